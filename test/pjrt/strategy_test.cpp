@@ -164,6 +164,55 @@ TEST_CASE("a gradient that is not finite stops a step on devices, which changes 
   CHECK(copy.hash() != before);
 }
 
+TEST_CASE("a loss is scaled on devices, and gradients are divided by its scale", "[pjrt][strategy]") {
+  auto const all    = eight_devices();
+  auto const values = [&](auto strategy, auto const& rule) {
+    auto trainer = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, rule), strategy};
+    trainer.fit(tiny::uneven(), {.show = Show::nothing, .steps_per_epoch = 4});
+    return tiny::values_of(trainer);
+  };
+  auto const rule   = optim::SGD{.learning_rate = 0.05F, .global_clipnorm = 1};
+  auto const plain  = values(OneDeviceStrategy{Cpu::logical(1)[0]}, rule);
+  auto const scaled = optim::LossScaled{rule, 1'024, 2};                   // it doubles
+  CHECK(tiny::difference(values(TPUStrategy<3>{all}, scaled), plain) < 1e-5);
+  CHECK(tiny::difference(values(MirroredStrategy{std::vector{all.first(2), all.first(1)}}, scaled), plain) < 1e-5);
+}
+
+TEST_CASE("a network rounds on devices as its Precision says", "[pjrt][strategy]") {
+  auto const all  = eight_devices().first(2);
+  auto const data = tiny::batch<int>(16, 64, 1);
+  auto const step = [&]<class P>(P, auto const& rule) {
+    auto copy       = nn::compile<tiny::Small, P>(loss::SparseCrossEntropy{}, rule).instantiate(all, 7);
+    auto const loss = copy.value_and_gradient(data.view(), 0, LooksAtEnd{}, Together{}).mean();
+    auto const g    = copy.gradients().body();
+    auto gradient   = std::vector<float>{g.begin(), g.end()};
+    for (auto& x : gradient) x /= copy.optimizer.loss_scale.value;
+    copy.optimizer.apply(copy.net.variables(), copy.gradients());
+    return std::tuple{loss, gradient, copy.optimizer.skipped, copy.optimizer.loss_scale.value};
+  };
+  auto const exact    = step(nn::Precision<float>{}, optim::SGD{});
+  auto const loss     = std::get<0>(exact);
+  auto const gradient = std::get<1>(exact);
+  auto const apart = [&](std::vector<float> const& other) {                // as a part of the largest
+    auto largest = 0.0F, off = 0.0F;
+    for (std::size_t i = 0; i < other.size(); ++i)
+      largest = std::max(largest, std::abs(gradient[i])), off = std::max(off, std::abs(gradient[i] - other[i]));
+    return off / largest;
+  };
+  auto const bf = step(nn::Precision<bf16>{}, optim::SGD{});
+  CHECK(std::abs(std::get<0>(bf) - loss) < 0x1p-7);                        // 8 bits
+  CHECK(std::get<0>(bf) != loss);
+  CHECK(apart(std::get<1>(bf)) > 1e-4F);
+  CHECK(apart(std::get<1>(bf)) < 0x1p-4F);                               // rounded in each layer, both ways
+  auto const fp = step(nn::Precision<fp16>{}, optim::LossScaled{optim::SGD{}, 1'024});
+  CHECK(std::abs(std::get<0>(fp) - loss) < 0x1p-10);                       // 11 bits
+  CHECK(apart(std::get<1>(fp)) > 1e-6F);
+  CHECK(apart(std::get<1>(fp)) < 0x1p-8F);
+  auto const large = step(nn::Precision<fp16>{}, optim::LossScaled{optim::SGD{}, 0x1p22F});
+  CHECK(std::get<2>(large) == 1);                                          // no half is as large as these gradients
+  CHECK(std::get<3>(large) == 0x1p21F);
+}
+
 TEST_CASE("what does not fit on devices is a sentence", "[pjrt][strategy]") {
   auto const all = eight_devices();
   CHECK_THROWS_WITH((TPUStrategy<9>{all}), Contains("9 devices are asked for, of 8"));

@@ -57,6 +57,8 @@ struct SequentialOf {
   struct X : nn::detail::FieldOf<typename Net::input>::type {};
   struct Y : Field<typename Loss::target, static_cast<int>(loss::targets_of<Loss>(Net::output::size))> {};
   using inputs = nn::detail::List<X>;
+  static constexpr auto products    = graph::products_of<Net>();
+  static constexpr auto activations = graph::activations_of<Net>();
 
   template <class D, class O>
   constexpr auto operator()(Tensor<D, O> x) const { return outputs<Y>(as_rows(layers(x))); }

@@ -125,7 +125,7 @@ struct WithProducts : Net {
 };
 
 /// The type in which a network computes: T is float, bf16 or fp16. With bf16 and fp16, products round their factors to
-/// T, and activations and their gradients are stored in T, on devices that support it: GPUs. Variables, their
+/// T, and activations and their gradients are stored in T, on devices that support it: GPUs and PJRT. Variables, their
 /// gradients, sums, statistics of normalizations and the loss are always float. Of a network derived from nn::Graph it is
 /// the type of products alone, float or bf16.
 ///

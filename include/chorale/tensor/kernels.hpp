@@ -36,9 +36,10 @@ enum class Activation { relu, leaky_relu, elu, tanh, sigmoid, softplus, gelu, si
 /// variables and gradients are float with each of them. A device without a faster way is more exact.
 ///
 ///   f32     not rounded
-///   tf32    11 bits of precision: GPUs
-///   bf16    8 bits: GPUs, except for convolutions of more than one pixel, which take tf32; CPUs with AMX
-///   fp16    11 bits, and only 6e-8 to 65504, so the loss is scaled (optim::LossScaled): GPUs, with the same exception
+///   tf32    11 bits of precision: GPUs; at least as many on PJRT devices
+///   bf16    8 bits: PJRT devices; GPUs, except for convolutions of more than one pixel, which take tf32; CPUs with AMX
+///   fp16    11 bits, and only 6e-8 to 65504, so the loss is scaled (optim::LossScaled): PJRT devices, and GPUs with the
+///           same exception
 ///
 /// source  oneDNN's floating-point math mode; PyTorch's fp32_precision
 enum class Products { f32, tf32, bf16, fp16 };

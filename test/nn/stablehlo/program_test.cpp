@@ -12,11 +12,14 @@
 
 #include <cstddef>
 #include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace hlo_program {
 
 using namespace chorale::nn::stablehlo;
+using chorale::Products;
 using chorale::test::Interpreter;
 using chorale::test::Numbers;
 
@@ -119,7 +122,7 @@ TEST_CASE("a program is written as a module with one line for each operation", "
   auto const sum_of = all_reduce(sum(y, {0}));
   CHECK(text_of(p, {{w - broadcast(sum_of, {3, 2}, {1}), 1}, {sum_of}}) == R"(module @step {
   func.func public @main(%arg0: tensor<4x3xf32>, %arg1: tensor<3x2xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<3x2xf32>, tensor<2xf32>) {
-    %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : (tensor<4x3xf32>, tensor<3x2xf32>) -> tensor<4x2xf32>
+    %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0], precision = [HIGHEST, HIGHEST] : (tensor<4x3xf32>, tensor<3x2xf32>) -> tensor<4x2xf32>
     %1 = stablehlo.constant dense<0.000000000e+00> : tensor<4x2xf32>
     %2 = stablehlo.maximum %0, %1 : tensor<4x2xf32>
     %n3 = stablehlo.constant dense<0.000000000e+00> : tensor<f32>
@@ -135,6 +138,36 @@ TEST_CASE("a program is written as a module with one line for each operation", "
   }
 }
 )");
+}
+
+TEST_CASE("products are as exact as a program says, also those of gradients", "[nn][stablehlo]") {
+  auto const written = [](Products products) {
+    auto p          = Program{1, products};
+    auto const x    = p.parameter(Element::f32, {1, 2, 2, 1}), k = p.parameter(Element::f32, {2, 2, 1, 1});
+    auto const y    = matmul(reshape(convolution(x, k, {}), {1, 1}), reshape(slice(k, {0, 0, 0, 0}, {1, 1, 1, 1}), {1, 1}));
+    auto const loss = sum(y);
+    auto const by   = gradients(loss, {x, k});
+    auto const near = 1 + 0x1p-9;                                          // between two bf16, and a half
+    auto const made = Interpreter{p, {{{near, 2, 3, 4}, {near, 1, 1, 1}}}, {y, by[0], by[1]}};
+    return std::tuple{text_of(p, {{by[0]}, {by[1]}}), made(y)[0], made(by[0])[0], y.element()};
+  };
+  auto const [exact, y, by_x, type] = written(Products::f32);
+  auto const near = 1 + 0x1p-9;
+  CHECK(exact.find("DEFAULT") == exact.npos);
+  CHECK(exact.find("[HIGHEST, HIGHEST]") != exact.npos);
+  CHECK(exact.find("[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]") != exact.npos);
+  CHECK(y == (near * near + 9) * near);
+  CHECK(std::get<0>(written(Products::tf32)).find("[HIGH, HIGH]") != std::string::npos);
+  auto const [text, rounded, slope, rounded_type] = written(Products::bf16);
+  CHECK(text.find("HIGH") == text.npos);
+  CHECK(text.find("(tensor<1x1xbf16>, tensor<1x1xbf16>) -> tensor<1x1xf32>") != text.npos);
+  CHECK(text.find("xbf16>) -> tensor<1x2x2x1xf32>") != text.npos);         // a convolution of the gradient
+  CHECK(rounded == 10);
+  CHECK(slope == 1);
+  CHECK(by_x == near * near);
+  CHECK(rounded_type == type);
+  CHECK(std::get<1>(written(Products::fp16)) == Approx(y).epsilon(1e-3));
+  CHECK(std::get<1>(written(Products::fp16)) != y);
 }
 
 }  // namespace hlo_program

@@ -277,9 +277,7 @@ struct CompiledGraph {
     std::apply([&](auto const&... metric) { (term("metric", metric), ...); }, metrics);
     for (auto& line : lines_of(plan)) all.push_back(std::move(line));
     graph::describe_calls<Net>(all);
-    auto products = Products::f32;
-    if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) products = Net::products;
-    all.push_back("products " + std::string{text_of(products)});
+    all.push_back("products " + std::string{text_of(graph::products_of<Net>())});
     return all;
   }
 

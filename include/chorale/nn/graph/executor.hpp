@@ -282,7 +282,7 @@ class GraphExecutor {
 
   /// The runtime of the kernels, told the types in which the network computes.
   static typename K::runtime& for_network(typename K::runtime& runtime) {
-    if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) runtime.rounds_to = Net::products;
+    runtime.rounds_to = graph::products_of<Net>();
     if constexpr (graph::keeps_halves<D, Net>) runtime.activations = Net::activations;
     return runtime;
   }

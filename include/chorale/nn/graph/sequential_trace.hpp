@@ -41,14 +41,8 @@ struct SequentialTrace {
   struct Y : FieldOf<typename Net::output>::type {};
   using inputs = List<X>;
 
-  static constexpr auto products = [] {
-    if constexpr (requires { Net::products; }) return Net::products;
-    else return Products::f32;
-  }();
-  static constexpr auto activations = [] {
-    if constexpr (requires { Net::activations; }) return Net::activations;
-    else return Elements::f32;
-  }();
+  static constexpr auto products    = graph::products_of<Net>();
+  static constexpr auto activations = graph::activations_of<Net>();
 
   template <class D, class O>
   constexpr auto operator()(Tensor<D, O> x) const {

@@ -244,11 +244,24 @@ constexpr bool report() {
   return true;
 }
 
+/// The type to which products of a network may round their factors; and that in which its activations are stored, on
+/// devices that can.
+template <class Net>
+constexpr Products products_of() {
+  if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) return Net::products;
+  else return Products::f32;
+}
+template <class Net>
+constexpr Elements activations_of() {
+  if constexpr (requires { { Net::activations } -> std::convertible_to<Elements>; }) return Net::activations;
+  else return Elements::f32;
+}
+
 /// True if device D stores the activations of Net in 16 bits.
 template <class D, class Net>
 inline constexpr bool keeps_halves = requires {
   requires Kernels<D>::keeps_halves;
-  requires Net::activations != Elements::f32;
+  requires activations_of<Net>() != Elements::f32;
 };
 
 /// Numbers of records of a network. They are equal on all devices, but for a conversion where activations are halves.

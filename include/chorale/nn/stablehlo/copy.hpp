@@ -97,7 +97,8 @@ class Copy : public StepReports {
     auto loss = 0.0F;
     if (batch.rows != 0) {
       g.trailer().summed() = 1;
-      auto const losses    = held_->engine.gradients(batch, now_of(first_row), g, num_metrics != 0);
+      auto const losses    = held_->engine.gradients(batch, now_of(first_row), optimizer.loss_scale.value, g,
+                                                           num_metrics != 0);
       loss                 = losses[0];
       write(g.header(), losses, measure(batch, metric::Over::step), batch.rows);
       if (optimizer.checks()) report_non_finite<Cpu>(g, plan::header, g.values.size()), report_non_finite_rows<Cpu>(g);

@@ -84,10 +84,11 @@ class Engine {
 
   /// Losses and gradients of a batch, sums over its rows; and its outputs, if asked for.
   ///
+  /// scale       of the loss whose gradients they are
   /// to          zeros; tables that have no rows
   template <class Batch>
-  LossSums gradients(Batch const& batch, StepNumbers const& now, Gradients const& to, bool outputs) {
-    auto& step = run(StepKind::gradients, batch, {now, {}, outputs, false});
+  LossSums gradients(Batch const& batch, StepNumbers const& now, float scale, Gradients const& to, bool outputs) {
+    auto& step = run(StepKind::gradients, batch, {now, {scale}, outputs, false});
     auto copies = std::vector<pjrt::Event>{};
     for (std::size_t i = 0; i < num_variables; ++i)
       if (auto const part = to[i]; !part.empty())
@@ -156,6 +157,8 @@ class Engine {
 
  private:
   /// What a step takes beside its batch.
+  ///
+  /// numbers   of an update; of gradients the scale of the loss
   struct Settings {
     StepNumbers now{};
     std::vector<float> numbers{};
@@ -233,7 +236,8 @@ class Engine {
             static_cast<std::uint32_t>(settings.now.first_row + mine.begin)};
         put(words.data());
       }
-      if (kind == StepKind::update) put(settings.numbers.data());
+      if (kind == StepKind::update || (kind == StepKind::gradients && optim::scales_loss<Optimizer>))
+        put(settings.numbers.data());
       arguments_[core].clear();
       for (std::size_t i = 0; i < held; ++i) arguments_[core].push_back(&memory_.variables(core)[i]);
       if (kind == StepKind::update && settings.checked && settings.before == nullptr) put(Faults{}.data());

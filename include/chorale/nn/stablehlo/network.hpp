@@ -25,7 +25,8 @@ Dims dims_of(std::int64_t rows) {
   return dims;
 }
 
-/// Writes the forward pass of a traced network: each call of a layer, in turn.
+/// Writes the forward pass of a traced network: each call of a layer, in turn. Of one that keeps activations in halves,
+/// inputs and what each layer gives are rounded; layers compute in float.
 ///
 /// inputs      (B, ..), one for each input of the network
 /// variables   in the order of the network's plan
@@ -34,25 +35,32 @@ template <class Net>
 Written write_network(Program& program, std::vector<Value> const& inputs, std::vector<Value> const& variables,
                       bool training, Value real, Drawn const& drawn, Span<char const> frozen = {}) {
   constexpr auto const& g = graph::Traced<Net, AsText>::calls;
-  auto values             = std::vector<Value>(g.values.size());
+  constexpr auto halves   = graph::activations_of<Net>();
+  auto const kept         = [](Value x) {
+    if (halves == Elements::f32 || !is_float(x.element())) return x;
+    return convert(x, halves == Elements::bf16 ? Element::bf16 : Element::f16);
+  };
+  auto const as_float = [](Value x) { return is_float(x.element()) ? convert(x, Element::f32) : x; };
+  auto values         = std::vector<Value>(g.values.size());
   auto made               = Written{.outputs = {}, .moved = std::vector<Value>(variables.size())};
-  for (std::size_t i = 0; i < g.inputs.size(); ++i) values[graph::at(g.inputs[i])] = inputs[i];
+  for (std::size_t i = 0; i < g.inputs.size(); ++i) values[graph::at(g.inputs[i])] = kept(inputs[i]);
   for (auto const& call : g.calls) {
     auto const uses  = Span<int const>{g.uses}.subspan(graph::at(call.first_use), graph::at(call.uses));
     auto const keeps = graph::keeps_averages(uses, frozen, [](int v) { return g.variables[graph::at(v)].spec; });
-    auto at   = Call{.program = program, .training = training && !keeps, .in = {}, .variables = {}, .real = real, .drawn = drawn,
-                     .number = call.number};
-    for (int i = 0; i < call.ins; ++i) at.in.push_back(values[graph::at(g.ins[graph::at(call.first_in + i)])]);
+    auto at = Call{.program = program, .training = training && !keeps, .in = {}, .variables = {}, .real = real,
+                   .drawn = drawn, .number = call.number};
+    for (int i = 0; i < call.ins; ++i)
+      at.in.push_back(as_float(values[graph::at(g.ins[graph::at(call.first_in + i)])]));
     for (int i = 0; i < call.uses; ++i)
       at.variables.push_back(variables[graph::at(g.uses[graph::at(call.first_use + i)])]);
     call.ops->write(at);
-    for (int i = 0; i < call.outs; ++i) values[graph::at(call.first_out + i)] = at.out[graph::at(i)];
+    for (int i = 0; i < call.outs; ++i) values[graph::at(call.first_out + i)] = kept(at.out[graph::at(i)]);
     for (auto const& moved : at.moved) made.moved[graph::at(uses[moved.variable])] = moved.to;
     for (auto const v : uses)                                              // they move to nothing
       if (keeps && g.variables[graph::at(v)].spec.momentum != 0)
         made.moved[graph::at(v)] = program.constant(0, variables[graph::at(v)].dims());
   }
-  for (auto const output : g.outputs) made.outputs.push_back(values[graph::at(output)]);
+  for (auto const output : g.outputs) made.outputs.push_back(as_float(values[graph::at(output)]));
   return made;
 }
 

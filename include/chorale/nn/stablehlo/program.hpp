@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/tensor/kernels.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -83,11 +84,13 @@ struct Value {
 class Program {
  public:
   /// replicas    that run the program at one time
-  explicit Program(int replicas = 1) : replicas_{replicas} {}
+  /// products    the type to which all products round their factors
+  explicit Program(int replicas = 1, Products products = Products::f32) : replicas_{replicas}, products_{products} {}
   Program(Program const&)            = delete;                             // values point to it
   Program& operator=(Program const&) = delete;
 
-  int replicas() const { return replicas_; }
+  int      replicas() const { return replicas_; }
+  Products products() const { return products_; }
 
   Value append(Operation operation) {
     operations_.push_back(std::move(operation));
@@ -115,6 +118,7 @@ class Program {
 
  private:
   int replicas_;
+  Products products_;
   std::vector<Operation> operations_;
   std::vector<int> parameters_;
 };
@@ -316,6 +320,23 @@ inline Value windows(Value x, std::string_view word, Dims window, Dims strides) 
                             .lists = {std::move(window), std::move(strides)}, .word = word});
 }
 
+namespace detail {
+
+/// Appends a product of two factors, rounded as the program says; sums of rounded factors are float.
+///
+/// operation   but for its operands and element type
+inline Value product(Value a, Value b, Operation operation) {
+  auto const by     = a.program->products();
+  auto const rounds = by == Products::bf16 || by == Products::fp16;
+  auto const to     = by == Products::bf16 ? Element::bf16 : Element::f16;
+  operation.element = rounds ? Element::f32 : a.element();
+  if (rounds) a = convert(a, to), b = convert(b, to);
+  operation.in = {a.id, b.id};
+  return a.program->append(std::move(operation));
+}
+
+}  // namespace detail
+
 /// Products of matrices: the sum over the dimensions `sum_a` of a and `sum_b` of b, for each place along the dimensions
 /// `batch_a` and `batch_b`, which are equal.
 ///
@@ -335,8 +356,8 @@ inline Value dot(Value a, Value b, Dims sum_a, Dims sum_b, Dims batch_a = {}, Di
   for (std::size_t i = 0; i < sum_a.size(); ++i)
     detail::expect(a.dim(static_cast<std::size_t>(sum_a[i])) == b.dim(static_cast<std::size_t>(sum_b[i])),
                    "dot sums over dimensions of one size");
-  return a.program->append({Kind::dot, a.element(), std::move(dims), {a.id, b.id},
-                            {std::move(batch_a), std::move(batch_b), std::move(sum_a), std::move(sum_b)}});
+  return detail::product(a, b, {.kind = Kind::dot, .element = {}, .dims = std::move(dims),
+                                .lists = {std::move(batch_a), std::move(batch_b), std::move(sum_a), std::move(sum_b)}});
 }
 /// x W for vectors x of the last dimension: (.., In) and (In, Out) to (.., Out).
 inline Value matmul(Value x, Value w) { return dot(x, w, {static_cast<std::int64_t>(x.rank()) - 1}, {0}); }
@@ -353,11 +374,10 @@ namespace detail {
 /// numbers   which dimension of x, kernel and result is which: "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
 inline Value convolution(Value x, Value kernel, Convolved const& how, std::string_view numbers, Dims dims,
                          std::int64_t batch_groups = 1) {
-  return x.program->append({.kind = Kind::convolution, .element = x.element(), .dims = std::move(dims),
-                            .in = {x.id, kernel.id},
-                            .lists = {how.stride, how.low, how.high, how.spread, how.dilation,
-                                      {how.groups, batch_groups}},
-                            .word = numbers});
+  return product(x, kernel, {.kind = Kind::convolution, .element = {}, .dims = std::move(dims),
+                             .lists = {how.stride, how.low, how.high, how.spread, how.dilation,
+                                       {how.groups, batch_groups}},
+                             .word = numbers});
 }
 inline constexpr std::string_view images = "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]";
 

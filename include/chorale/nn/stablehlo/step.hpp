@@ -17,6 +17,7 @@
 #include <chorale/nn/stablehlo/optimizers.hpp>
 #include <chorale/nn/stablehlo/program.hpp>
 #include <chorale/nn/stablehlo/text.hpp>
+#include <chorale/optim/loss_scaled.hpp>
 #include <chorale/tensor/plan.hpp>
 
 #include <algorithm>
@@ -69,8 +70,8 @@ inline constexpr std::int64_t drawn_numbers = 3;
 ///
 ///   arguments   variables │ slots of trained variables, one after the other │ inputs │ targets and weights of rows, of
 ///               each loss in turn │ real rows │ drawn │ numbers │ faults of the step before, or zeros
-///               an update has all, but without checks no faults; gradients ends with drawn and has no slots; evaluate
-///               ends with real rows; predict has no targets either
+///               an update has all, but without checks no faults; gradients ends with drawn, or, of a rule that scales the
+///               loss, with the scale, and has no slots; evaluate ends with real rows; predict has no targets either
 ///   results     update: variables │ slots │ losses │ faults
 ///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one
 ///               evaluate: losses;  then, of all that ask for them, outputs of this replica
@@ -79,7 +80,8 @@ inline constexpr std::int64_t drawn_numbers = 3;
 ///   losses      (1 + n): their sum and, of several losses, each
 ///   slots       of sharded ones, one vector each: this replica's shard of all trained variables, one after the other
 ///
-/// keeps         gradients and losses are sums over the real rows of all replicas, equal on each
+/// keeps         gradients and losses are sums over the real rows of all replicas, equal on each; gradients are those of
+///               the scaled loss
 template <class Net, class Losses, class Optimizer>
 class StepWriter {
   template <class Term>
@@ -104,7 +106,8 @@ class StepWriter {
   };
 
   StepWriter(Losses const& losses, Optimizer const& rule, Settings const& settings)
-      : losses_{&losses}, rule_{&rule}, set_{settings}, program_{settings.replicas} {}
+      : losses_{&losses}, rule_{&rule}, set_{settings},
+        program_{settings.replicas, graph::products_of<Net>()} {}
 
   StepText write(StepKind kind) {
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
@@ -121,7 +124,7 @@ class StepWriter {
     if (kind != StepKind::predict) {
       auto const losses = losses_of(written.outputs, real);
       if (trains) find_used(variables, real);
-      if (trains) train(kind, variables, written, losses[0]);
+      if (trains) train(kind, variables, written, scaled(losses[0]));
       give(all_reduce(in_row(losses)));
     }
     if (kind == StepKind::update) give(faults_);
@@ -176,6 +179,12 @@ class StepWriter {
     auto const all  = argument(Element::u32, {drawn_numbers});
     auto const word = [&](std::int64_t i) { return reshape(slice_of(all, 0, i, i + 1), {}); };
     return {word(0), word(1), word(2)};
+  }
+
+  /// The loss whose gradients a step gives.
+  Value scaled(Value loss) {
+    if constexpr (optim::scales_loss<Optimizer>) return loss * argument(Element::f32, {});
+    else return loss;
   }
 
   /// The sum of all losses over the rows of this replica and, of several, each.

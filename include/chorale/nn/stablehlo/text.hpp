@@ -187,8 +187,8 @@ class Writer {
       case Kind::dot: {
         auto batch = std::string{};
         if (!o.lists[0].empty()) batch = "batching_dims = " + listed(o.lists[0]) + " x " + listed(o.lists[1]) + ", ";
-        return with(batch + "contracting_dims = " + listed(o.lists[2]) + " x " + listed(o.lists[3]) + 
-                    ", precision = [DEFAULT, DEFAULT]") + maps;
+        return with(batch + "contracting_dims = " + listed(o.lists[2]) + " x " + listed(o.lists[3]) + ", precision = [" +
+                    precision() + ", " + precision() + "]") + maps;
       }
       case Kind::convolution: return convolution(o, op) + maps;
       case Kind::gather: return gather(o) + maps;
@@ -204,6 +204,14 @@ class Writer {
     }
   }
 
+  /// How exact a product of its factors is. By default TPUs round float to 8 bits, and GPUs to 11.
+  std::string precision() const {
+    switch (program_->products()) {
+      case Products::f32: return "HIGHEST";
+      case Products::tf32: return "HIGH";
+      default: return "DEFAULT";                                           // its factors are halves
+    }
+  }
   static std::string ranges(Operation const& o) {
     auto text = std::string{};
     for (std::size_t i = 0; i < o.lists[0].size(); ++i)
@@ -218,8 +226,8 @@ class Writer {
            ", pad = [[" + std::to_string(l[1][0]) + ", " + std::to_string(l[2][0]) + "], [" + std::to_string(l[1][1]) +
            ", " + std::to_string(l[2][1]) + "]], lhs_dilate = " + listed(l[3]) + ", rhs_dilate = " + listed(l[4]) +
            "} {batch_group_count = " + std::to_string(l[5][1]) + " : i64, feature_group_count = " +
-           std::to_string(l[5][0]) +
-           " : i64, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]}";
+           std::to_string(l[5][0]) + " : i64, precision_config = [#stablehlo<precision " + precision() +
+           ">, #stablehlo<precision " + precision() + ">]}";
   }
   std::string gather(Operation const& o) const {
     auto const ids = static_cast<std::int64_t>(program_->at(o.in[1]).dims.size());
