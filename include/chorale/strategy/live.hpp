@@ -300,6 +300,11 @@ class Live<S, R, T> {
     }
   }
 
+  /// Frees the addresses on which the ranks of this process listen, or listens again. See chorale::listen().
+  void listen(bool on) {
+    for (auto& at : endpoints_) chorale::listen(at, on);
+  }
+
   /// Leaves the group for ever: its connections are closed, and whatever reserves this object throws BadArgument.
   void leave() {
     auto const mine = hold();
@@ -310,9 +315,14 @@ class Live<S, R, T> {
 
   /// Reserves this object for the calling thread while the result lives: run() in other threads throws BadArgument.
   [[nodiscard]] OneThread::Hold hold() {
+    expect_in_job();
+    return owner_.hold("Live::run");
+  }
+
+  /// throws  BadArgument after leave()
+  void expect_in_job() const {
     CHORALE_EXPECTS(!left_, "this object has left its job of " + std::to_string(num_replicas()) + " replicas, which "
                             "goes on elsewhere: use the trainer that retarget returned");
-    return owner_.hold("Live::run");
   }
 
  private:

@@ -41,14 +41,7 @@ struct GoesOn {
   std::int64_t skipped = 0;
 };
 
-/// What a process brings into a job that goes on under another strategy: its old copies, if it had any.
-template <class Copy>
-struct Brought {
-  std::vector<Rank> ranks{};                                               // of the old job
-  PerReplica<Copy> copies{std::vector<Copy>{}};
-  GoesOn numbers{};
-};
-/// What a process brings that was not part of the job.
+/// What a process brings into a job that was not part of it before. Others bring their old copies: see Departing.
 struct NothingBrought {};
 
 /// One line of what all ranks tell each other: a range that an old rank has, or that a new rank shall have.
@@ -77,8 +70,18 @@ std::vector<HeldLine> all_lines(Replica& replica, std::vector<HeldLine> const& m
   return all;
 }
 
+/// What one rank of the new job knows of the move.
+struct TakeOver {
+  std::vector<std::vector<HeldNumbers>> old_held{};                        // of old copies that this rank answers for
+  std::vector<Rank> old_rank{};
+  std::vector<HeldNumbers> new_held{};
+  std::vector<int> at{};                                                   // [old rank]: the new one that answers for it
+  std::vector<placement::HeldMove> moves{};
+};
+
 /// Fills the copies of `replicas` from what all processes of the job have brought. Every process calls it.
 ///
+/// keeps    what was brought is only read, but for finish(), which is called when nothing can be refused any more
 /// throws   BadArgument, on all ranks alike, when numbers are in the memory of no process, or no process has brought
 ///          any
 template <class Replicas, class S, class Brings>
@@ -89,12 +92,15 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
   auto const here      = replicas.copies().size();
   auto results         = PerReplica<Moved>(here);
   auto numbers         = PerReplica<std::size_t>(here);
+  auto plans           = PerReplica<TakeOver>(here);
   for (std::size_t i = 0; i < here; ++i) numbers[i] = i;
-  live.run([&](auto& replica, Copy& copy, std::size_t i, Moved& moved) {
-    auto const me = replica.id();
-    auto old_held = std::vector<std::vector<HeldNumbers>>{};               // of old copies that this rank answers for
-    auto old_rank = std::vector<Rank>{};
-    auto lines    = std::vector<HeldLine>{};
+  if constexpr (brings) brought.meet();
+  live.run([&](auto& replica, Copy& copy, std::size_t i, TakeOver& plan) {
+    auto const me   = replica.id();
+    auto& old_held  = plan.old_held;
+    auto& old_rank  = plan.old_rank;
+    auto& new_held  = plan.new_held;
+    auto lines      = std::vector<HeldLine>{};
     auto const tell = [&](bool old, Rank rank, std::vector<HeldNumbers> const& all) {
       for (auto const& one : all)
         lines.push_back({old, rank, one.held.array, static_cast<std::int64_t>(one.held.range.begin),
@@ -107,7 +113,7 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
         if (!brought.keeps(j)) old_held.back().clear();
         tell(true, old_rank.back(), old_held.back());
       }
-    auto const new_held = keeps_numbers<S>(i, me) ? held_by(copy) : std::vector<HeldNumbers>{};
+    if (keeps_numbers<S>(i, me)) new_held = held_by(copy);
     tell(false, me, new_held);
 
     auto const all = all_lines(replica, lines);
@@ -117,7 +123,8 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
                                        " ranks has brought a trainer to go on from: one of them calls retarget");
     auto before = std::vector<std::vector<placement::Held>>(static_cast<std::size_t>(old_world));
     auto after  = std::vector<std::vector<placement::Held>>(static_cast<std::size_t>(replica.num_replicas()));
-    auto at     = std::vector<int>(before.size(), -1);
+    auto& at    = plan.at;
+    at.assign(before.size(), -1);
     for (auto const& line : all) {
       auto const held = placement::Held{static_cast<int>(line.array),
                                         {static_cast<std::size_t>(line.begin), static_cast<std::size_t>(line.end)}};
@@ -125,20 +132,25 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
       if (line.old) at[static_cast<std::size_t>(line.rank)] = static_cast<int>(line.by);
     }
 
+    plan.moves = placement::moves(before, after, at);
+  }, replicas.copies(), numbers, plans);
+  if constexpr (brings) brought.finish();
+  live.run([&](auto& replica, Copy& copy, TakeOver& plan, Moved& moved) {
+    auto const me    = replica.id();
     auto const place = [](std::vector<HeldNumbers> const& numbers_of, int array, Range range) {
       for (auto const& one : numbers_of)
         if (one.held.array == array && one.held.range.begin <= range.begin && range.end <= one.held.range.end)
           return Span<float>{one.at + (range.begin - one.held.range.begin), range.size()};
       return Span<float>{};
     };
-    for (auto const& move : placement::moves(before, after, at)) {         // in one order on all ranks: no deadlock
-      auto const from  = at[static_cast<std::size_t>(move.from)];
-      auto const bytes = move.range.size() * sizeof(float);
-      auto const mine  = from == me ? place(old_held[static_cast<std::size_t>(
-                                               std::ranges::find(old_rank, move.from) - old_rank.begin())],
-                                           move.array, move.range)
-                                    : Span<float>{};
-      auto const wanted = move.to == me ? place(new_held, move.array, move.range) : Span<float>{};
+    auto const old_of = [&](Rank rank) {
+      return static_cast<std::size_t>(std::ranges::find(plan.old_rank, rank) - plan.old_rank.begin());
+    };
+    for (auto const& move : plan.moves) {                                  // in one order on all ranks: no deadlock
+      auto const from   = plan.at[static_cast<std::size_t>(move.from)];
+      auto const bytes  = move.range.size() * sizeof(float);
+      auto const mine   = from == me ? place(plan.old_held[old_of(move.from)], move.array, move.range) : Span<float>{};
+      auto const wanted = move.to == me ? place(plan.new_held, move.array, move.range) : Span<float>{};
       if (from == move.to) {
         moved.kept += bytes;
         if (from == me) std::ranges::copy(mine, wanted.begin());
@@ -152,14 +164,15 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
 
     auto goes_on = GoesOn{};
     if constexpr (brings) goes_on = brought.numbers;
-    auto const root = *std::ranges::find_if(at, [](int rank) { return rank >= 0; });
+    auto const root = *std::ranges::find_if(plan.at, [](int rank) { return rank >= 0; });
     replica.broadcast(Span<GoesOn>{&goes_on, 1}, root);
     if constexpr (requires { copy.units().changed(); })
       if (copy.in_units()) copy.units().changed();
     copy.optimizer.now        = goes_on.now;
     copy.optimizer.loss_scale = goes_on.loss_scale;
     copy.optimizer.skipped    = goes_on.skipped;
-  }, replicas.copies(), numbers, results);
+  }, replicas.copies(), plans, results);
+  if constexpr (brings) brought.leave();
   return results[0];
 }
 

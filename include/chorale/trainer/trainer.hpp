@@ -229,6 +229,7 @@ class Trainer<M, S, R, T> {
   void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
     static_assert(!shards_variables<S>, "chorale: every replica has a shard of the variables, which save() brings "
                                         "together: call it of a Trainer that is not const, in every process");
+    live().expect_in_job();
     detail::save_from_here(replicas_, file, names);
   }
   /// Writes the variables where several processes have parts of them: every process calls it.
@@ -276,19 +277,29 @@ class Trainer<M, S, R, T> {
   }
 
   /// Number of steps made in all fits, with those whose update was left out: see FitOptions::on_non_finite, LossScaled.
-  std::uint64_t step() const { return replicas_.step(); }
+  std::uint64_t step() const {
+    live().expect_in_job();
+    return replicas_.step();
+  }
 
-  float learning_rate() const { return replicas_.copies()[0].optimizer.rate(); }           // of the next update
+  float learning_rate() const {                                            // of the next update
+    live().expect_in_job();
+    return replicas_.copies()[0].optimizer.rate();
+  }
 
   /// Replaces the optimizer's learning rate, schedule or number. Every process calls it with the same rate, or none.
   void set_learning_rate(float rate) {
     static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a "
                                   "worker cannot set its learning rate. A schedule of the optimizer works there");
+    live().expect_in_job();
     CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, got " + number_text(rate));
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
   }
 
-  Variables variables() const& requires(!shards_variables<S>) { return replicas_.copies()[0].net.variables(); }
+  Variables variables() const& requires(!shards_variables<S>) {
+    live().expect_in_job();
+    return replicas_.copies()[0].net.variables();
+  }
   /// Where replicas have shards of variables every process calls it, as it brings them together: valid until the next call.
   Variables variables() & requires shards_variables<S> { return detail::whole_variables(replicas_, whole_); }
 
@@ -304,6 +315,7 @@ class Trainer<M, S, R, T> {
   void set_variables(Span<float const> values)
     requires(!HasServers<S>)
   {
+    live().expect_in_job();
     detail::set_variables<S>(replicas_, values);
   }
 

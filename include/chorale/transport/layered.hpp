@@ -343,6 +343,10 @@ class TwoLayerEndpoint {
     far().begin_step(step);
   }
   void fail(std::string const& why) { state().fail(why); }
+  void listen(bool on) {
+    chorale::listen(state().near, on);
+    chorale::listen(state().far, on);
+  }
 
  private:
   struct Parts {

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ namespace chorale {
 /// plan          the model, described in lines: ranks that differ report the first line that differs
 /// incarnation   how often the job was started before: ranks of another incarnation are refused
 /// failures      the same on all ranks. With FailureScope::peer, no memory can be exposed
+/// while_joining called all the time while ranks are missing, if there is one; what it throws ends connect()
 ///
 /// keeps   at most 256 ranks. One file in /dev/shm, of mode 0600, from the first rank's connect() to the last one's;
 ///         then it is unlinked, and freed with the last process, however that ends. The file of a job whose processes
@@ -47,6 +49,7 @@ struct SharedMemoryTransport {
   std::string plan  = {};
   std::uint32_t incarnation = 0;
   FailureScope failures         = FailureScope::group;
+  std::function<void()> while_joining = {};
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
@@ -59,7 +62,7 @@ struct SharedMemoryTransport {
     auto const whole = completed_by(group);
     whole.check(group);
     auto const job = shared_memory::JobDescription{
-        whole.name, whole.plan, whole.incarnation, arena, ring_for(group.size()), timeouts, failures};
+        whole.name, whole.plan, whole.incarnation, arena, ring_for(group.size()), timeouts, failures, while_joining};
     auto const joined = std::make_shared<shared_memory::LocalRanks>(shared_memory::Rendezvous{job, group}.join());
     auto endpoints    = std::vector<endpoint>{};
     for (auto const& rank : joined->ranks) endpoints.emplace_back(joined, *rank);

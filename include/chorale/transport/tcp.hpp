@@ -46,6 +46,8 @@ namespace chorale {
 /// incarnation   number of restarts of the job: ranks of an earlier start cannot join
 /// failures      with FailureScope::peer, the loss of a rank affects only operations with it, once all have joined
 /// log           receives status lines: which ranks are missing, what was refused; called by other threads
+/// while_joining called ten times a second while ranks are missing, by the thread that connects, if there is one; what
+///               it throws ends connect()
 ///
 /// keeps   every rank has a control connection to every other, and data connections to those that `topology` connects
 ///         it with: it can send only to these. Bytes from strangers have no effect
@@ -69,6 +71,7 @@ struct BasicTcpTransport<P> {
   std::chrono::nanoseconds report_every = std::chrono::seconds{10};        // while ranks are missing
   std::function<void(std::string const&)> log =
       [](std::string const& line) { std::clog << "chorale: " + line + "\n"; };
+  std::function<void()> while_joining{};
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
@@ -106,6 +109,7 @@ struct BasicTcpTransport<P> {
     setup.timeouts           = timeouts;
     setup.report_every     = report_every;
     setup.log              = log;
+    setup.while_joining    = while_joining;
     auto const hosts       = tcp::Rendezvous{std::move(setup)}.hosts();
     auto all               = std::vector<std::string>{};
     for (Rank rank = 0; rank < group.size(); ++rank)
@@ -125,7 +129,7 @@ struct BasicTcpTransport<P> {
       at[static_cast<std::size_t>(rank)].port = nodes.back()->port();
     }
     for (auto& node : nodes) node->start(at);
-    arrivals->wait();
+    arrivals->wait(while_joining);
     for (auto& node : nodes) node->throw_if_failed();
     auto endpoints = std::vector<endpoint>{};
     for (auto& node : nodes) {

@@ -97,6 +97,7 @@ class Group {
 ///   | run, wake_all                      | RunsItsRanks                               | each rank has a thread   |
 ///   | all_reduce, reduce_scatter, all_gather | CollectiveEndpoint                     | no NativeAllReduce       |
 ///   | sent() / now()                     | Replica::sent(), now()                     | neither is there         |
+///   | listen(on)                         | frees the address for another job: listen() | it stays taken          |
 template <class E>
 concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Tag tag, ConstBytes out, Bytes in) {
   { at.rank() }               -> std::same_as<Rank>;                // in [0, size())
@@ -249,6 +250,13 @@ void begin_step(E& at, std::uint64_t step) {
 template <Endpoint E>
 void fail(E& at, std::string const& why) {
   if constexpr (requires { at.fail(why); }) at.fail(why);
+}
+
+/// Stops to listen on the address of this rank, so that a job that follows can, or listens again. For an endpoint whose
+/// ranks have all joined: its connections stay.
+template <Endpoint E>
+void listen(E& at, bool on) {
+  if constexpr (requires { at.listen(on); }) at.listen(on);
 }
 
 /// Waits until any message may have moved, or a rank is lost; false if the time is over first. For a thread that serves

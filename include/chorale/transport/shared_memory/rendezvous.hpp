@@ -276,12 +276,24 @@ class Rendezvous {
       // A rank with another model has mapped only the SegmentRootCause, and no reports of ranks.
       if (auto const report = root_cause.report.load(std::memory_order_acquire); report != 0 && !other_model_)
         hear_loss(mapped, report);
+      if (job_.while_joining) look_around();
       if (!until.passed()) continue;
       if (is_for_all(told)) end_refused(root_cause);
       give_up(mapped);
     }
     if (root_cause.complete.load(std::memory_order_acquire) == all_refused) end_refused(root_cause);
     prefix_ = file_->prefix();                                        // constant from here on
+  }
+
+  /// Leaves the job if the program has a reason not to wait.
+  void look_around() {
+    try {
+      job_.while_joining();
+    } catch (...) {
+      lock();
+      leave();
+      throw;
+    }
   }
 
   static constexpr std::uint32_t all_joined = 1, all_refused = 2;

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -166,6 +167,7 @@ struct JobDescription {
   std::size_t arena, ring;                                            // bytes per rank; per channel
   Timeouts timeouts;
   FailureScope failures;
+  std::function<void()> while_joining{};                              // see SharedMemoryTransport
 
   SegmentLayout layout(int world, std::size_t plan_bytes) const { return {world, ring, arena, plan_bytes}; }
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -83,6 +84,18 @@ class ControlThread {
   /// Sends a goodbye, and compares how all ranks end: ThreadSharedState is then closed, or gets a root cause.
   void close() {
     asio::post(io_, [this] { conference_->close(); });
+  }
+
+  /// Frees the address of this rank, or listens on it again. Returns when it is done.
+  void listen(bool on) {
+    auto const done = std::make_shared<JoinLatch>(1);
+    asio::post(io_, [this, on, done] {
+      listener_.listen(on);
+      done->one_more();
+    });
+    done->wait([&] {
+      if (shared_.settled()) done->fail();                                 // the thread may have ended
+    });
   }
 
   /// Sends a goodbye, and ends the thread.

@@ -58,6 +58,9 @@ class BasicTcpEndpoint {
   /// rank and the reason. Its own operations throw it, too.
   void fail(std::string const& why) { node_->fail(why); }
 
+  /// See chorale::listen().
+  void listen(bool on) { node_->listen(on); }
+
   /// See chorale::close().
   void close() {
     auto const use = node_->use();

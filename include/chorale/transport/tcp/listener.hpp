@@ -81,30 +81,45 @@ class Listener {
            NamePatience const& patience = {})
       : acceptor_{io}, pause_{io} {
     auto const who = "rank " + std::to_string(me) + " cannot listen on " + address.text();
-    auto error     = boost::system::error_code{};
-    auto const at  = own_endpoint(io, address, has_secret, patience, who);
-    detail::expect_safe(at.address(), has_secret, insecure_network);
-    if (acceptor_.open(at.protocol(), error)) throw_no_socket(error.value());
-    acceptor_.set_option(asio::socket_base::reuse_address{true}, error);
-    if (!error) acceptor_.bind(at, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    at_            = own_endpoint(io, address, has_secret, patience, who);
+    detail::expect_safe(at_.address(), has_secret, insecure_network);
+    auto const error = open();
+    if (!acceptor_.is_open()) throw_no_socket(error.value());
     if (error)
       throw BadArgument{who + ": " + error.message() + ".",
                         "an address of this host, with a port that no other program or rank uses."};
-    ForkGuard::add(acceptor_.native_handle());
+    at_ = acceptor_.local_endpoint();
   }
 
-  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+  std::uint16_t port() const { return at_.port(); }
 
   void start(Host host) {
     host_ = std::move(host);
     accept();
   }
 
+  /// Frees the address, or listens on it again if nobody has taken it meanwhile.
+  void listen(bool on) {
+    if (on == acceptor_.is_open()) return;
+    if (on && !open()) return accept();
+    auto error = boost::system::error_code{};
+    acceptor_.close(error);
+  }
+
  private:
   using Guest = HandshakeSession<wire::Responder>;
 
   static constexpr std::size_t most_guests = 64;
+
+  boost::system::error_code open() {
+    auto error = boost::system::error_code{};
+    if (acceptor_.open(at_.protocol(), error)) return error;
+    acceptor_.set_option(asio::socket_base::reuse_address{true}, error);
+    if (!error) acceptor_.bind(at_, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    ForkGuard::add(acceptor_.native_handle());
+    return error;
+  }
 
   /// Returns the address of this rank's name, when it is known. A name that means the loopback, as that of the host
   /// itself in Debian's /etc/hosts, is one of all addresses of this host, if there is a secret. Names of the loopback
@@ -153,7 +168,7 @@ class Listener {
     if (!oldest && limiter_.allows("no descriptor")) host_.starved(error);
     pause_.expires_after(std::chrono::milliseconds{100});
     pause_.async_wait([this, oldest](auto stopped) {
-      if (stopped) return;
+      if (stopped || !acceptor_.is_open()) return;
       if (oldest && !guests_.empty() && guests_.front() == oldest) dismiss(oldest);
       accept();
     });
@@ -217,6 +232,7 @@ class Listener {
     kept->close();
   }
 
+  Endpoint at_;
   asio::ip::tcp::acceptor acceptor_;
   asio::steady_timer pause_;
   Host host_;

@@ -108,9 +108,16 @@ class JoinLatch {
     changed_.notify_all();
   }
 
-  void wait() {
-    auto lock = std::unique_lock{mutex_};
-    changed_.wait(lock, [&] { return missing_ == 0 || failed_; });
+  /// meanwhile   called ten times a second, if there is one; what it throws ends the wait
+  void wait(std::function<void()> const& meanwhile) {
+    auto lock       = std::unique_lock{mutex_};
+    auto const over = [&] { return missing_ == 0 || failed_; };
+    if (!meanwhile) return changed_.wait(lock, over);
+    while (!changed_.wait_for(lock, std::chrono::milliseconds{100}, over)) {
+      lock.unlock();
+      meanwhile();
+      lock.lock();
+    }
   }
 
  private:

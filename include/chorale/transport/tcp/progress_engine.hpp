@@ -90,6 +90,8 @@ class ProgressEngine {
     if (!shared_.settled()) control_.fail(why);
   }
 
+  void listen(bool on) { control_.listen(on); }
+
   void check() const {
     if (shared_.settled()) shared_.throw_root_cause(rank_);
   }

@@ -39,6 +39,7 @@ struct RendezvousOptions {
   Timeouts timeouts{};
   std::chrono::nanoseconds report_every = std::chrono::seconds{10};
   std::function<void(std::string const&)> log = [](std::string const&) {};
+  std::function<void()> while_joining{};                                   // see TcpTransport
 };
 
 /// Addresses of another member's connection, as the first member sees them.
@@ -124,7 +125,13 @@ class Rendezvous {
         report += setup_.report_every;
       }
       if (io_.stopped()) io_.restart();
-      io_.run_one_until(std::min(end, report));
+      auto until = std::min(end, report);
+      if (setup_.while_joining) {
+        setup_.while_joining();
+        io_.poll();                                                        // however long that took
+        until = std::min(until, Clock::now() + std::chrono::milliseconds{100});
+      }
+      io_.run_one_until(until);
     }
     return true;
   }
