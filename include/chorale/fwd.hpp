@@ -262,7 +262,7 @@ class Cluster;                                                                  
 struct WeightMap;                                                                     // checkpoint/weight_map.hpp
 struct WeightRule;
 struct Axes;
-class NamePattern;                                                                    // checkpoint/name_pattern.hpp
+class NamePattern;                                                                    // core/name_pattern.hpp
 
 // Data: what is learned from.
 template <class X, class Y> struct Sample;                                            // data/elements.hpp

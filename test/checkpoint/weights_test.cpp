@@ -103,6 +103,17 @@ TEST_CASE("a pattern reads the numbers of a name and writes them", "[checkpoint]
   CHECK(read("dense{_4i}/kernel", "dense_3/kernel") == "none");
   CHECK(read("*.{i}.w", "a.1.b.2.w") == "2");
   CHECK(NamePattern{"h.*"}.read("h.x.y")->empty());
+  auto const fits = [](char const* pattern, char const* name) { return NamePattern{pattern}.fits(name); };
+  CHECK((fits("dense/bias", "dense/bias") && !fits("dense/bias", "dense_1/bias")));
+  CHECK((fits("*/bias", "dense/bias") && !fits("*/bias", "dense/kernel")));
+  CHECK((fits("dense*", "dense") && fits("*", "") && fits("*", "x") && fits("", "") && !fits("", "x")));
+  CHECK((fits("*e*el", "dense/kernel") && !fits("*e*el*x", "dense/kernel") && !fits("ab*bc", "abc")));
+  CHECK(read("*.{i}.*.w", "a.1.2.b.3.w") == "1");                          // each * is as short as can be
+  CHECK(read("*{i}*", "ab12c") == "12");
+  CHECK(read("a{_i}*", "a_3") == "3");
+  CHECK(read("a{_i}_3", "a_3") == "0");
+  CHECK(read("*.{i}.x.{i}", "a.1.x.2.x.2") == "2");
+  CHECK(read("{i}", "1234567890") == "none");
   CHECK(NamePattern{"dense{_4i+1}/kernel"}.write({{'i', "2"}}) == "dense_9/kernel");
   CHECK(NamePattern{"dense{_4i}/kernel"}.write({{'i', "0"}}) == "dense/kernel");
   CHECK(NamePattern{"{j}.{2i+1}"}.write({{'i', "2"}, {'j', "x"}}) == "x.5");
@@ -177,6 +188,7 @@ TEST_CASE("regular expressions read names, and write none", "[checkpoint][weight
                     Contains("weights cannot be saved by this map") && Contains("it is a regular expression, or has a *"));
   CHECK_FALSE(std::filesystem::exists(folder.path() / "ours"));
   CHECK_THROWS_WITH(weights::matching("h.(\\d+"), Contains("\"h.(\\d+\" is not a regular expression"));
+  CHECK_THROWS_WITH(weights::matching("(a|b)\\1"), Contains("is not a regular expression"));  // takes no bounded time
   auto const counts = WeightMap{{weights::matching(R"(h\.\d+\.(ln_.)\.weight)"), "norm{_2i}/gamma"}};
   CHECK_THROWS_WITH(load_weights(file, net.all(), counts), Contains("counts with i, which is \"ln_1\" and not a number"));
 }
@@ -193,6 +205,58 @@ TEST_CASE("tensors are ignored, and variables kept, by name", "[checkpoint][weig
   other.all()[1].value[0] = 9;
   load_weights(folder.path() / "ours", other.all(), map);                  // what was kept is in this file
   CHECK(other.numbers() == net.numbers());
+}
+
+TEST_CASE("a name of any length is read in the time of its length", "[checkpoint][weights]") {
+  auto const dots = std::string(4'000, '.'), letters = std::string(4'000, 'a'), digits = std::string(4'000, '1');
+  CHECK_FALSE(NamePattern{"*.*.*.mask"}.fits(dots));
+  CHECK_FALSE(NamePattern{"*.*.*.*.*.*.*.*x*"}.fits(dots));
+  CHECK(NamePattern{"*.*.*.*"}.fits(dots));
+  CHECK_FALSE(NamePattern{"*{i}*{j}*{i}*x*"}.fits(digits));
+  CHECK_FALSE(NamePattern{"*a{_i}*a{_j}*a{_i}*x*"}.fits(letters));
+  CHECK_FALSE(weights::matching("(a*)*b").fits(letters));
+  CHECK_FALSE(weights::matching("(([a-z.]+)*[a-z]+)*!").fits(letters));
+  CHECK(weights::matching("(a*)*").fits(letters));
+}
+
+TEST_CASE("rules that contradict each other are a sentence, in every order", "[checkpoint][weights]") {
+  auto const folder  = OwnFolder{};
+  auto const other   = File{}.add("b", {2}, 5).write(folder);
+  auto const load    = [&](std::filesystem::path const& file, WeightMap const& map) {
+    auto net = Net{{{"dense/bias", {2}}}};
+    load_weights(file, net.all(), map);
+    return net["dense/bias"];
+  };
+  auto const rule    = WeightRule{"b", "dense/bias"};
+  auto const refuses = [&](std::filesystem::path const& file, WeightMap const& map, std::string const& text) {
+    CHECK_THROWS_WITH(load(file, map), Contains("1 difference from the network: " + text));
+  };
+  auto const keeps = std::string{"\"b\" goes into dense/bias, which weights::kept(\""};
+  refuses(other, {rule, weights::kept("dense/bias")}, keeps + "dense/bias\") keeps.");
+  refuses(other, {weights::kept("dense/bias"), rule}, keeps + "dense/bias\") keeps.");
+  refuses(other, {weights::kept("dense/*"), rule}, keeps + "dense/*\") keeps.");
+  CHECK(load(other, {rule, weights::kept("*")}) == Floats{5, 5.5F});       // all that other rules leave
+  refuses(other, {rule, {"b", "dense/kernel"}}, "two rules of the map are for \"b\".");
+  refuses(other, {weights::ignored("b"), rule, weights::kept("*")}, "two rules of the map are for \"b\".");
+  refuses(other, {rule, weights::ignored("b")}, "two rules of the map are for \"b\".");
+  CHECK(load(other, {rule, weights::ignored("*")}) == Floats{5, 5.5F});
+  CHECK(load(other, {weights::ignored("*"), rule, weights::kept("*")}) == Floats{0, 1});     // ignored first
+
+  auto const both = File{}.add("b", {2}, 5).add("dense/bias", {2}, 8).write(folder);
+  auto const two  = std::string{"two tensors go into dense/bias: \"b\" and \"dense/bias\"."};
+  refuses(both, {rule, weights::kept("*")}, two);
+  refuses(both, {rule, {"dense/bias", "dense/bias"}}, two);
+  refuses(both, {{"dense/bias", "dense/bias"}, rule}, two);
+  CHECK_THROWS_WITH(load(both, {weights::kept("*"), rule}), Contains(keeps) && Contains(two));
+  CHECK(load(both, {weights::kept("dense/*"), weights::ignored("b")}) == Floats{8, 8.5F});
+  CHECK(load(both, {rule, weights::ignored("dense/*")}) == Floats{5, 5.5F});
+
+  auto net = Net{{{"dense/bias", {2}}}};
+  CHECK_THROWS_WITH(save_weights(folder.path() / "ours", net.all(), {rule, weights::kept("dense/bias")}),
+                    Contains("the rule \"b\" names dense/bias, which weights::kept(\"dense/bias\") keeps"));
+  CHECK_THROWS_WITH(save_weights(folder.path() / "ours", net.all(), {rule, {"b", "dense/kernel"}}),
+                    Contains("two rules of the map are for \"b\""));
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "ours"));
 }
 
 TEST_CASE("a file that does not fit is one sentence with three differences, and nothing changes", "[checkpoint][weights]") {
@@ -224,7 +288,7 @@ TEST_CASE("a file that does not fit is one sentence with three differences, and 
   refused(File{}.add("w0", {6}).add("q", {2}).add("k", {1}).add("b1", {3}), map,
           "\"w0\" is F32 (6,), to be turned with 2 axes, but dense/kernel is F32 (2, 3).");
   refused(File{}.add("w0", {3, 2}).add("q", {2}).add("k", {1}).add("b0", {3}).add("b1", {3}), map,
-          "1 difference from the network: two tensors go into dense/bias.");
+          "1 difference from the network: two tensors go into dense/bias: \"b0\" and \"k\".");
   refused(File{}.add("x.1", {3}).add("y.1", {3}), {{"*.{i}", "dense{_i}/bias"}, weights::kept("dense/*")},
           "1 difference from the network: \"y.1\" and \"x.1\" are one by the rule \"*.{i}\".");
 }

@@ -26,11 +26,6 @@ using Catch::Matchers::Contains;
 using optim::Averaged;
 using optim::Grouped;
 
-static_assert(optim::fits("dense/bias", "dense/bias") && !optim::fits("dense/bias", "dense_1/bias"));
-static_assert(optim::fits("*/bias", "dense/bias") && !optim::fits("*/bias", "dense/kernel"));
-static_assert(optim::fits("dense*", "dense") && optim::fits("*", "") && !optim::fits("", "x"));
-static_assert(optim::fits("*e*el", "dense/kernel") && !optim::fits("*e*el*x", "dense/kernel"));
-
 namespace {
 
 struct Net : nn::Sequential<nn::Input<6>, nn::Dense<5>, nn::BatchNorm<>, nn::Tanh, nn::Dense<3>> {};

@@ -9,10 +9,13 @@
 #include <chorale/core/half.hpp>
 #include <chorale/core/text.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -100,9 +103,13 @@ inline bool is_float(Dtype dtype) {
 /// Differences between a file and a network, of which a message names three.
 class Differences {
  public:
+  /// text    makes the text: only the first three are made
+  template <std::invocable Text>
+  void add(Text&& text) {
+    if (++count_ <= 3) text_.append(count_ == 1 ? "" : "; ") += text();
+  }
   void add(std::string text) {
-    if (++count_ > 3) return;
-    text_.append(count_ == 1 ? "" : "; ") += std::move(text);
+    add([&] { return std::move(text); });
   }
   /// "2 differences from the network: ..; ..", or nothing.
   std::string text() const {
@@ -115,6 +122,28 @@ class Differences {
   std::size_t count_ = 0;
   std::string text_;
 };
+
+/// The pattern of a variable that is kept, although a rule leads to that variable: every one before the rule, and those
+/// after it that name the variable without a '*'. Empty if there is none.
+inline std::string kept_against(WeightMap const& names, WeightRule const& rule, std::string const& variable) {
+  auto before = true;
+  for (auto const& other : names.rules) {
+    before = before && &other != &rule;
+    if (!other.theirs.all.empty()) continue;
+    for (auto const& pattern : other.ours.all)
+      if ((before || !pattern.forgets()) && pattern.fits(variable)) return pattern.text();
+  }
+  return {};
+}
+
+/// A pattern of tensors that two rules of a map have in the same words; empty if there is none.
+inline std::string pattern_of_two(WeightMap const& names) {
+  auto seen = std::set<std::string_view>{};
+  for (auto const& rule : names.rules)
+    for (auto const& pattern : rule.theirs.all)
+      if (!seen.insert(pattern.text()).second) return pattern.text();
+  return {};
+}
 
 inline std::string to_string(NamePattern::Values const& values) {
   auto text = std::string{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/checkpoint/name_pattern.hpp>
 #include <chorale/core/check.hpp>
+#include <chorale/core/name_pattern.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -69,7 +69,9 @@ struct WeightRule {
   }
 };
 
-/// Names and layouts of weights in files of another program. The first rule that a name fits holds.
+/// Names and layouts of weights in files of another program. The first rule that a name fits holds. Rules that
+/// contradict each other are refused: two that name a tensor in the same words, two that lead to one variable, and one
+/// that leads to a variable that kept() names, unless by a '*' in a later rule.
 ///
 ///   auto const names = WeightMap{{"wte.weight", "embedding/embeddings"},
 ///                                {"h.{i}.attn.c_attn.weight", "dense{_4i}/kernel"},
@@ -90,7 +92,7 @@ namespace weights {
 /// A rule for tensors of a file that the network does not need, such as masks.
 inline WeightRule ignored(NamePatterns theirs) { return {std::move(theirs), {}}; }
 /// A rule for variables that the other program does not have, such as those of a new head. They keep their values where a
-/// file lacks them, and are saved under their own names.
+/// file lacks them, and are saved under their own names. As the last rule, kept("*") is for all that other rules leave.
 inline WeightRule kept(NamePatterns ours) { return {{}, std::move(ours)}; }
 
 }  // namespace weights

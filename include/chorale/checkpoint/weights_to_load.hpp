@@ -22,13 +22,13 @@ class WeightsToLoad {
  public:
   /// file, variables, names    outlive this object
   WeightsToLoad(SafetensorsFile const& file, Variables const& variables, WeightMap const& names)
-      : variables_{variables}, loaded_(variables.size()) {
+      : variables_{variables}, from_(variables.size()) {
     for (std::size_t i = 0; i < variables.size(); ++i) index_[std::string{variables[i].name}] = i;
     if (names.rules.empty()) read_as_they_are(file);
     else read_by(names, file);
     for (auto const& link : links_) compare(link);
-    for (std::size_t i = 0; i < loaded_.size(); ++i)
-      if (!loaded_[i] && !is_kept(names, std::string{variables[i].name}))
+    for (std::size_t i = 0; i < from_.size(); ++i)
+      if (from_[i] == nullptr && !is_kept(names, std::string{variables[i].name}))
         differences_.add("the file has nothing for " + std::string{variables[i].name});
   }
 
@@ -78,12 +78,14 @@ class WeightsToLoad {
   void read_as_they_are(SafetensorsFile const& file) {
     for (auto const& tensor : file.tensors()) {
       auto const at = index_.find(tensor.name);
-      if (at == index_.end()) differences_.add("the network has no " + in_quotes(tensor.name));
-      else links_.push_back({{&tensor}, {at->second}}), loaded_[at->second] = true;
+      if (at == index_.end()) differences_.add([&] { return "the network has no " + in_quotes(tensor.name); });
+      else links_.push_back({{&tensor}, {at->second}}), take(tensor, at->second);
     }
   }
 
   void read_by(WeightMap const& names, SafetensorsFile const& file) {
+    if (auto const twice = pattern_of_two(names); !twice.empty())
+      differences_.add("two rules of the map are for " + in_quotes(twice));
     auto parts = std::map<std::pair<WeightRule const*, std::string>, std::size_t>{};       // of links_
     for (auto const& tensor : file.tensors()) {
       auto const* rule = static_cast<WeightRule const*>(nullptr);
@@ -101,7 +103,7 @@ class WeightsToLoad {
       if (rule->ours.all.empty()) continue;                                // ignored
       --part;
       auto const [at, is_new] = parts.emplace(std::pair{rule, to_string(values)}, links_.size());
-      if (is_new) links_.push_back(link_of(*rule, values));
+      if (is_new) links_.push_back(link_of(names, *rule, values, tensor));
       auto& link = links_[at->second];
       if (link.from[part] != nullptr)
         differences_.add(in_quotes(tensor.name) + " and " + in_quotes(link.from[part]->name) + " are one by the rule " +
@@ -112,11 +114,12 @@ class WeightsToLoad {
   void read_kept(WeightMap const& names, NamedTensor const& tensor) {
     auto const at = index_.find(tensor.name);
     if (at == index_.end() || !is_kept(names, tensor.name))
-      return differences_.add("no rule of the map has a name for " + in_quotes(tensor.name));
+      return differences_.add([&] { return "no rule of the map has a name for " + in_quotes(tensor.name); });
     links_.push_back({{&tensor}, {at->second}});
-    loaded_[at->second] = true;
+    take(tensor, at->second);
   }
-  Link link_of(WeightRule const& rule, NamePattern::Values const& values) {
+  Link link_of(WeightMap const& names, WeightRule const& rule, NamePattern::Values const& values,
+               NamedTensor const& tensor) {
     auto link = Link{std::vector<NamedTensor const*>(rule.theirs.all.size()), {}, &rule};
     for (auto const& pattern : rule.ours.all) {
       CHORALE_EXPECTS(pattern.writes(values), "the name \"" + pattern.text() + "\" cannot be written from what \"" +
@@ -125,12 +128,20 @@ class WeightsToLoad {
       if (auto const at = index_.find(name); at == index_.end()) {
         differences_.add("the network has no " + name + ", where " + in_quotes(rule.text()) + " leads");
       } else {
-        if (loaded_[at->second]) differences_.add("two tensors go into " + name);
-        loaded_[at->second] = true;
+        if (auto const keeper = kept_against(names, rule, name); !keeper.empty())
+          differences_.add(in_quotes(tensor.name) + " goes into " + name + ", which weights::kept(" +
+                           in_quotes(keeper) + ") keeps");
+        take(tensor, at->second);
         link.to.push_back(at->second);
       }
     }
     return link;
+  }
+  /// Notes the tensor of a variable, which is one.
+  void take(NamedTensor const& tensor, std::size_t variable) {
+    if (auto const* other = std::exchange(from_[variable], &tensor); other != nullptr)
+      differences_.add("two tensors go into " + std::string{variables_[variable].name} + ": " + in_quotes(other->name) +
+                       " and " + in_quotes(tensor.name));
   }
   static bool is_kept(WeightMap const& names, std::string const& name) {
     return std::ranges::any_of(names.rules, [&](WeightRule const& rule) {
@@ -194,7 +205,7 @@ class WeightsToLoad {
 
   Variables variables_;
   std::map<std::string, std::size_t> index_;                               // of variables, by name
-  std::vector<bool> loaded_;
+  std::vector<NamedTensor const*> from_;                                   // of each variable: a tensor of it, or none
   std::vector<Link> links_;
   Differences differences_;
 };

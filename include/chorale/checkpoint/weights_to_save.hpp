@@ -29,6 +29,8 @@ class TensorsToSave {
     auto parts = std::map<std::pair<WeightRule const*, std::string>, std::vector<std::vector<Variable>>>{};
     auto order = std::vector<std::pair<WeightRule const*, NamePattern::Values>>{};
     auto missing = Differences{};
+    if (auto const twice = pattern_of_two(names); !twice.empty())
+      missing.add("two rules of the map are for " + in_quotes(twice));
     for (std::size_t i = 0; i < variables.size(); ++i) {
       auto const name = std::string{variables[i].name};
       auto is_done    = false;
@@ -41,6 +43,9 @@ class TensorsToSave {
             add(name, variables[i]);
             continue;
           }
+          if (auto const keeper = kept_against(names, rule, name); !keeper.empty())
+            missing.add("the rule " + in_quotes(rule.text()) + " names " + name + ", which weights::kept(" +
+                        in_quotes(keeper) + ") keeps");
           auto& all = parts[{&rule, to_string(*values)}];
           if (all.empty()) all.resize(rule.ours.all.size()), order.emplace_back(&rule, *values);
           all[part].push_back(variables[i]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/name_pattern.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/optim/grouped.hpp>
@@ -29,12 +30,13 @@ class ParameterGroups {
   ParameterGroups(O const& rule, PlanView const& plan) {
     auto const& groups = rule.groups;
     auto fitting       = std::vector<std::size_t>(groups.size());          // variables whose names fit
-    for (auto const& group : groups) rules_.push_back(rule_of(rule, group));
+    auto patterns      = std::vector<NamePattern>{};
+    for (auto const& group : groups) rules_.push_back(rule_of(rule, group)), patterns.emplace_back(group.names);
     rules_.push_back({rule, 1, false});
     for (auto const& v : plan.variables) {
       group_of_.push_back(groups.size());
       for (auto g = groups.size(); g-- > 0;)
-        if (optim::fits(groups[g].names, v.name)) ++fitting[g], group_of_.back() = g;
+        if (patterns[g].fits(std::string{v.name})) ++fitting[g], group_of_.back() = g;
     }
     for (std::size_t g = 0; g < groups.size() && plan.whole; ++g)
       CHORALE_EXPECTS(fitting[g] != 0, "no name of the " + std::to_string(group_of_.size()) +

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,7 +17,7 @@ namespace chorale::optim {
 
 /// Variables that are updated in another way than the others: those whose names fit a pattern.
 struct ParameterGroup {
-  std::string names;                                                       // '*' is any text: "*/bias", "embedding*"
+  std::string names;                                                       // a NamePattern: "*/bias", "dense{_i}/*"
   float learning_rate = 1;                                                 // times that of the optimizer
   float weight_decay  = 1;                                                 // times that of the optimizer
   bool trainable      = true;                                              // false: no bit of them changes
@@ -31,19 +30,6 @@ struct ParameterGroup {
 
 /// A group of variables that keep their values: optim::frozen("embedding*").
 inline ParameterGroup frozen(std::string names) { return {.names = std::move(names), .trainable = false}; }
-
-/// True if a name fits a pattern, in which each '*' stands for any text, also for none.
-constexpr bool fits(std::string_view pattern, std::string_view name) {
-  auto p = std::size_t{0}, n = std::size_t{0}, star = pattern.npos, retry = std::size_t{0};
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') star = p++, retry = n;
-    else if (p < pattern.size() && pattern[p] == name[n]) ++p, ++n;
-    else if (star != pattern.npos) p = star + 1, n = ++retry;              // the last '*' takes one character more
-    else return false;
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 /// An optimizer that updates some variables in another way: with a learning rate or a weight decay times a factor, or
 /// not at all. A variable belongs to the first group whose pattern its name fits; one that fits none is updated as by O.

@@ -5,6 +5,7 @@
 #include <chorale/core/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,8 +22,11 @@ namespace chorale {
 ///
 ///   h.{i}.attn.weight      i is any number; {2i+1} is one that is 2 i + 1 for some i
 ///   dense{_4i}/kernel      the number 4 i as layers are numbered: "dense" for 0, else "dense_4"
-///   h.*.bias               '*' is any text, which is forgotten: such a pattern only reads
+///   h.*.bias               '*' is any text, also none, which is forgotten: such a pattern only reads
 ///
+/// keeps    each '*' is as short as the rest of the pattern allows, whatever the numbers are; only then are numbers of
+///          one letter compared
+/// cost     read: the length of the pattern times that of the name
 /// source   str_replace of names in tools that convert weights; chorale/checkpoint/weight_regex.hpp makes patterns of
 ///          regular expressions
 class NamePattern {
@@ -43,9 +47,35 @@ class NamePattern {
   std::optional<Values> read(std::string const& name) const {
     if (read_) return read_(name);
     auto found = Values{};
-    if (!fits(0, name, found)) return std::nullopt;
+    if (!may_fit(name)) return std::nullopt;
+    auto const n    = name.size() + 1;
+    auto const rest = fitting(name);
+    auto at         = std::size_t{0};
+    if (!rest[0]) return std::nullopt;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      auto const after = [&](std::size_t end) { return rest[(i + 1) * n + end]; };
+      if (parts_[i].any) {
+        while (!after(at)) ++at;
+        continue;
+      }
+      auto took = false;
+      for (auto const& [end, value] : ends(parts_[i], name, at)) {
+        if (took || end == none || !after(end)) continue;
+        auto const letter = parts_[i].letter;
+        took = letter == 0 || found.emplace(letter, std::to_string(value)).first->second == std::to_string(value);
+        if (took) at = end;
+      }
+      if (!took) return std::nullopt;
+    }
     return found;
   }
+  bool fits(std::string const& name) const { return read(name).has_value(); }
+
+  /// True if it fits names that it does not tell apart: it has a '*', or is a regular expression.
+  bool forgets() const {
+    return read_ != nullptr || std::ranges::any_of(parts_, [](Part const& part) { return part.any; });
+  }
+
   /// True if values are enough for write().
   bool writes(Values const& values) const {
     if (read_) return false;
@@ -97,8 +127,8 @@ class NamePattern {
     return n;
   }
   static std::size_t digits_at(std::string_view text, std::size_t at) {
-    auto const begin = at;
-    while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
+    auto const begin = at;                                                 // more than 10 are no number() either
+    while (at < text.size() && at - begin <= 10 && text[at] >= '0' && text[at] <= '9') ++at;
     return at - begin;
   }
 
@@ -135,29 +165,48 @@ class NamePattern {
     return part;
   }
 
-  bool fits(std::size_t i, std::string_view rest, Values& found) const {
-    if (i == parts_.size()) return rest.empty();
-    auto const& part = parts_[i];
-    if (part.any) {
-      for (std::size_t k = 0; k <= rest.size(); ++k)
-        if (fits(i + 1, rest.substr(k), found)) return true;
-      return false;
-    }
-    if (part.letter == 0) return rest.starts_with(part.literal) && fits(i + 1, rest.substr(part.literal.size()), found);
-    auto const bar = part.numbered ? std::size_t{1} : 0;
-    auto const n   = !part.numbered || rest.starts_with('_') ? digits_at(rest, bar) : 0;
-    if (auto const value = number(rest.substr(std::min(bar, rest.size()), n)); value && !(part.numbered && *value == 0))
-      if (takes(i, *value, rest.substr(bar + n), found)) return true;
-    return part.numbered && takes(i, 0, rest, found);
+  /// Where a part may end that begins at a byte of a name, and the value of its letter.
+  struct End {
+    std::size_t at     = none;
+    std::int64_t value = 0;
+  };
+  static constexpr auto none = std::string::npos;
+
+  /// The ends of a part that is no '*': the number first, then what stands for 0.
+  static std::array<End, 2> ends(Part const& part, std::string_view name, std::size_t at) {
+    auto const rest = name.substr(at);
+    if (part.letter == 0) return {End{rest.starts_with(part.literal) ? at + part.literal.size() : none}};
+    auto made        = std::array<End, 2>{};
+    auto const value = [&](std::int64_t n) { return (n - part.plus) / part.times; };
+    auto const holds = [&](std::int64_t n) { return n >= part.plus && (n - part.plus) % part.times == 0; };
+    auto const bar   = part.numbered ? std::size_t{1} : 0;
+    auto const n     = !part.numbered || rest.starts_with('_') ? digits_at(rest, bar) : 0;
+    if (auto const read = number(rest.substr(std::min(bar, rest.size()), n)))
+      if (!(part.numbered && *read == 0) && holds(*read)) made[0] = {at + bar + n, value(*read)};
+    if (part.numbered && holds(0)) made[1] = {at, value(0)};
+    return made;
   }
-  bool takes(std::size_t i, std::int64_t n, std::string_view rest, Values& found) const {
-    auto const& part = parts_[i];
-    if (n < part.plus || (n - part.plus) % part.times != 0) return false;
-    auto const [at, is_new] = found.emplace(part.letter, std::to_string((n - part.plus) / part.times));
-    auto const same         = at->second == std::to_string((n - part.plus) / part.times);
-    if (same && fits(i + 1, rest, found)) return true;
-    if (is_new) found.erase(part.letter);
-    return false;
+
+  /// False for most names that do not fit, after a look at their first and last characters.
+  bool may_fit(std::string_view name) const {
+    if (parts_.empty()) return name.empty();
+    return name.starts_with(parts_.front().literal) && name.ends_with(parts_.back().literal);
+  }
+
+  /// Whether the parts from number i on fit a name from byte `at` on, whatever their numbers are: bit i (n + 1) + at.
+  std::vector<bool> fitting(std::string_view name) const {
+    auto const n = name.size() + 1;
+    auto fit     = std::vector<bool>((parts_.size() + 1) * n);
+    fit.back()   = true;
+    for (auto i = parts_.size(); i-- > 0;)
+      for (auto at = n; at-- > 0;)
+        if (parts_[i].any) {
+          fit[i * n + at] = fit[(i + 1) * n + at] || (at + 1 < n && fit[i * n + at + 1]);
+        } else {
+          for (auto const& end : ends(parts_[i], name, at))
+            if (end.at != none && fit[(i + 1) * n + end.at]) fit[i * n + at] = true;
+        }
+    return fit;
   }
 
   std::string text_;
