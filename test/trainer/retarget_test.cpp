@@ -60,6 +60,22 @@ std::size_t shards(int first, int world) {
 
 }  // namespace
 
+TEST_CASE("lines of another rank from which ranks and ranges are taken are compared first", "[trainer][retarget]") {
+  using Lines      = std::vector<detail::HeldLine>;
+  auto const check = [](Lines const& lines) {
+    auto teller = std::vector<int>{0, -1};                                 // rank 0 has told of old rank 0
+    detail::expect_lines(lines, 1, 2, teller);
+    return teller;
+  };
+  CHECK(check({{1, 3, 0, 0, 8, 1}, {1, 3, 1, 8, 8, 1}, {0, 1, 0, 0, 8, 1}}) == std::vector<int>{0, -1, -1, 1});
+  CHECK_THROWS_WITH(check({{0, 5, 0, 0, 8, 1}}),
+                    Catch::Contains("rank 1 of 2 tells that new rank 5 has elements 0 to 8 of array 0, of which"));
+  for (auto const& line : Lines{{1, 0, 0, 0, 8, 1}, {1, 3, 0, 0, 8, 0}, {1, -1, 0, 0, 8, 1}, {1, 65'536, 0, 0, 8, 1},
+                                {1, 3, -1, 0, 8, 1}, {1, 3, 1LL << 32, 0, 8, 1}, {1, 3, 0, 9, 8, 1},
+                                {1, 3, 0, -1, 8, 1}, {2, 1, 0, 0, 8, 1}, {0, 0, 0, 0, 8, 1}})
+    CHECK_THROWS_AS(check({line}), Disagreement);
+}
+
 TEST_CASE("a run that changes strategy and ranks has the bits of one that does not", "[trainer][retarget]") {
   auto const data = tiny::uneven();
   auto moved      = Moved{};

@@ -37,4 +37,44 @@ void exchange_in_pieces(Span<T const> out, std::vector<T>& in, std::size_t n, Ex
   in.resize(n);
 }
 
+/// Concatenates lists of all ranks, in their order, of which each rank has announced its length.
+///
+/// mine     the list of rank `me`: counts[me] values
+/// all      begins with the lists afterwards. It never becomes shorter, and grows by more than a piece only with what
+///          has arrived
+/// gather   an all-gather, called as gather(Span<T const> mine, Span<T> all, Span<std::size_t const> counts)
+/// cost     one all-gather if `all` has room but for a piece; else one for each piece, and a copy
+/// keeps    all ranks call it with the same counts, and an `all` of the same size
+template <class T, class Gather>
+void gather_in_pieces(std::size_t me, Span<T const> mine, std::vector<T>& all, Span<std::size_t const> counts,
+                      Gather&& gather) {
+  auto total = std::size_t{0};
+  for (auto const n : counts) total += n;
+  if (total <= all.size() || total - all.size() <= piece_of<T>) {
+    all.resize(std::max(all.size(), total));
+    return gather(mine, Span<T>{all}.first(total), counts);
+  }
+  auto const most = std::max<std::size_t>(1, piece_of<T> / counts.size()), longest = std::ranges::max(counts);
+  auto lists      = std::vector<std::vector<T>>(counts.size());
+  auto parts      = std::vector<std::size_t>(counts.size());
+  auto arrived    = std::vector<T>{};
+  for (std::size_t begin = 0; begin < longest; begin += most) {
+    auto sum = std::size_t{0};
+    for (std::size_t r = 0; r < parts.size(); ++r)
+      sum += parts[r] = std::min(most, counts[r] - std::min(begin, counts[r]));
+    arrived.resize(sum);
+    gather(mine.subspan(std::min(begin, mine.size()), parts[me]), Span<T>{arrived}, Span<std::size_t const>{parts});
+    for (auto from = arrived.begin(); auto& list : lists) {
+      auto const n = static_cast<std::ptrdiff_t>(parts[static_cast<std::size_t>(&list - lists.data())]);
+      list.insert(list.end(), from, from + n);
+      from += n;
+    }
+  }
+  all.clear();
+  for (auto& list : lists) {
+    all.insert(all.end(), list.begin(), list.end());
+    list = {};
+  }
+}
+
 }  // namespace chorale

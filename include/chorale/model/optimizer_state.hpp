@@ -258,7 +258,7 @@ class OptimizerState {
              std::to_string(static_cast<long>(g.rows())) + " rows";
     if (faults == 1)
       return "the gradient of " + name_of(g, g.trailer().variable()) + step + " is not finite on replica " +
-             std::to_string(static_cast<long>(g.trailer().rank()));
+             std::to_string(index_below(g.trailer().rank(), 65'536));
     if (faults > 1)
       return "gradients" + step + " are not finite on " + std::to_string(static_cast<long>(faults)) + " replicas";
     if (sharded_) {
@@ -289,7 +289,8 @@ class OptimizerState {
     return {};
   }
   static std::string name_of(Gradients const& g, float index) {
-    return std::string{std::string_view{g.plan[static_cast<std::size_t>(index)].name}};
+    auto const i = index_below(index, g.plan.size());
+    return i == g.plan.size() ? "a variable" : std::string{std::string_view{g.plan[i].name}};
   }
 
   /// scale   called when the gradients are those of trained variables alone: their norm is of nothing else

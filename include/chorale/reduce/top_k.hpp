@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/core/half.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/pairwise.hpp>
@@ -109,8 +111,17 @@ class TopKOperation {
 
   void add_up() {
     std::fill(x_.begin(), x_.end(), 0.0F);
-    for (auto const& one : all_) x_[one.index()] += one.value();      // in the order of ranks
+    for (auto const& one : all_) {                                    // in the order of ranks
+      if (one.index() >= x_.size()) refuse(one);
+      x_[one.index()] += one.value();
+    }
     complete_ = true;
+  }
+  [[noreturn]] void refuse(Picked<W> const& one) const {
+    auto const rank = static_cast<std::size_t>(&one - all_.data()) / (all_.size() / ends_.size());
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("rank {} sends element {} of {} under TopK.", rank, one.index(), x_.size()),
+                       "the same model on every rank, and a look at the memory of that host."};
   }
 
   Span<float> x_;
@@ -136,7 +147,7 @@ class TopKOperation {
 /// cost    P-1 steps; a rank sends 8 (P-1) k bytes for k elements, or 6 (P-1) k where values have 16 bits: less than a ring
 ///         below 1000 / (2 P) per mille
 /// order   ranks 0, 1, .., P-1: the same bits on all ranks
-/// throws  BadArgument for an operation other than sum
+/// throws  BadArgument for an operation other than sum; Disagreement when a rank sends an element that x does not have
 /// source  Aji & Heafield, EMNLP 2017; Stich, Cordonnier & Jaggi, NeurIPS 2018
 template <int PerMille = 10, class W = float>
 struct TopK {

@@ -5,6 +5,7 @@
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/replica_digest.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <type_traits>
@@ -66,6 +67,11 @@ class StepTrailer {
 
   Span<T> values_;
 };
+
+/// A number of a header or trailer as an index below n; n if it is none, as a sum of what ranks have sent may be.
+constexpr std::size_t index_below(float number, std::size_t n) {
+  return number >= 0 && number < static_cast<float>(n) ? std::min(static_cast<std::size_t>(number), n) : n;
+}
 
 template <class Values>
 StepHeader(Values&&) -> StepHeader<std::remove_reference_t<decltype(*std::data(std::declval<Values&>()))>>;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chorale/core/error.hpp>
+#include <chorale/core/pieces.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/nn/metric_state.hpp>
 #include <chorale/observe/sink.hpp>
 #include <chorale/strategy/live.hpp>
@@ -165,6 +167,7 @@ class Checkpointing {
       }
       replica.broadcast(Span<TrainingPosition>{&position, 1});
       if (position.found == 0) return;
+      expect_one(position);
       if (replica.id() != 0) remember();
       replica.broadcast(Span<double>{told});
       if constexpr (!shares_variables<S>) whole.scatter(replica, copy);
@@ -203,6 +206,7 @@ class Checkpointing {
     if (all[n] == 0) throw PeerLost{0, "the chief could not bring a checkpoint to the servers."};
     if (all[n] == 1) return begin;
     position = TrainingPosition::of(Span<double const>{all}.first(n));
+    expect_one(position);
     put(states, Span<double const>{all}.subspan(n + 1));
     live_.run([&](auto& replica, instance& copy, Totals& totals) {
       copy.optimizer.now.step = position.update;
@@ -210,6 +214,14 @@ class Checkpointing {
       replica.pull(copy.net.variables());
     }, copies_, replicas_.totals());
     return position;
+  }
+
+  static void expect_one(TrainingPosition const& at) {
+    if (at.is_one()) return;
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("rank 0 goes on from step {} in epoch {}, batch {} of pass {}: no run gets there.",
+                                at.update, at.epoch, at.batch, at.pass),
+                       "a look at the checkpoint, and at the memory of that host."};
   }
 
   /// Gathers the error feedback of all ranks, in every process.
@@ -230,10 +242,15 @@ class Checkpointing {
   static void take_residual(auto& replica, instance& copy, ErrorFeedback& owed) {
     auto size = std::array<std::size_t, 2>{owed.ranks, owed.values.size()};
     replica.broadcast(Span<std::size_t>{size});
-    owed.ranks = size[0];
-    owed.values.resize(size[1]);
     if (size[1] == 0) return;
-    replica.broadcast(Span<float>{owed.values});
+    if (size[0] == 0 || size[1] % size[0] != 0)
+      throw Disagreement{Fault::collective_mismatch,
+                         sentence("rank 0 sends {} values as the error feedback of {} ranks.", size[1], size[0])};
+    owed.ranks = size[0];
+    for (std::size_t i = 0; i * piece_of<float> < size[1]; ++i) {
+      owed.values.resize(std::max(owed.values.size(), std::min(size[1], (i + 1) * piece_of<float>)));
+      replica.broadcast(piece(Span<float>{owed.values}.first(std::min(size[1], owed.values.size())), i));
+    }
     auto const mine = replica.residual(copy.gradients());
     auto const from = owed.of(static_cast<std::size_t>(replica.id()), static_cast<std::size_t>(replica.num_replicas()));
     if (from.size() == mine.size()) std::ranges::copy(from, mine.begin());  // else the Reduce is a different one

@@ -10,6 +10,7 @@
 #include <chorale/trainer/history.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -74,6 +75,14 @@ struct TrainingPosition {
   double loss_scale             = 0;                                       // 0: losses are not scaled
   std::int64_t loss_scale_steps = 0;                                       // steps since it last changed
 
+  /// True if its numbers can be those of a run: what another rank sends may be anything.
+  bool is_one() const {
+    constexpr auto most = std::int64_t{1} << 53, most_passes = std::int64_t{1} << 30;
+    return std::ranges::all_of(std::array{update, epoch, steps, pass, batch, servers, loss_scale_steps},
+                               [](std::int64_t n) { return n >= 0 && n <= most; }) &&
+           epoch <= most_passes && pass <= most_passes;
+  }
+
   /// All fields but `found`, as a checkpoint stores them; whole numbers are exact up to 2^53. The last two are left out
   /// unless losses are scaled.
   std::vector<double> numbers() const {
@@ -89,14 +98,17 @@ struct TrainingPosition {
     auto at       = numbers.begin();
     for (auto* field : {&position.update, &position.epoch, &position.steps, &position.pass, &position.batch,
                         &position.servers, &position.has_rate})
-      *field = static_cast<std::int64_t>(*at++);
+      *field = whole(*at++);
     position.rate = *at++;
     for (auto& sum : position.totals.sums) sum = *at++;
     if (at == numbers.end()) return position;
     position.loss_scale     = *at++;
-    position.loss_scale_steps = static_cast<std::int64_t>(*at);
+    position.loss_scale_steps = whole(*at);
     return position;
   }
+
+ private:
+  static std::int64_t whole(double n) { return n >= 0 && n < 0x1p62 ? static_cast<std::int64_t>(n) : -1; }
 };
 
 /// Parts of all ranks' gradients that a Reduce has left out so far, and still has to send: (ranks, n). See TopK.

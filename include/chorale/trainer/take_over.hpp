@@ -4,6 +4,9 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/pieces.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/model/held_numbers.hpp>
 #include <chorale/optim/loss_scaled.hpp>
@@ -17,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -41,6 +45,23 @@ struct GoesOn {
   std::int64_t skipped = 0;
 };
 
+/// The same as one rank tells it to all others: numbers alone, of which any bits are one.
+struct GoesOnTold {
+  std::int64_t step = 0, epoch = 0, has_rate = 0, scale_steps = 0, skipped = 0;
+  float rate = 0, scale = 0;
+
+  static GoesOnTold of(GoesOn const& from) {
+    return {from.now.step, from.now.epoch, from.now.rate ? 1 : 0, from.loss_scale.steps, from.skipped,
+            from.now.rate.value_or(0.0F), from.loss_scale.value};
+  }
+  template <class Optimizer>
+  void put(Optimizer& to) const {
+    to.now        = {step, static_cast<int>(epoch), has_rate != 0 ? std::optional{rate} : std::nullopt};
+    to.loss_scale = {scale, scale_steps};
+    to.skipped    = skipped;
+  }
+};
+
 /// What a process brings into a job that was not part of it before. Others bring their old copies: see Departing.
 struct NothingBrought {};
 
@@ -56,17 +77,49 @@ constexpr bool keeps_numbers(std::size_t of_process, Rank id) {
   return !shares_variables<S> || (of_process == 0 && id == 0);
 }
 
+/// Checks the lines of a rank, from which ranges and ranks are taken.
+///
+/// teller   of each old rank: the new rank that tells what it has, -1 so far; of those that nobody knows there are none
+inline void expect_lines(Span<HeldLine const> lines, Rank by, Rank world, std::vector<int>& teller) {
+  constexpr auto most_ranks = std::int64_t{65'536}, most_arrays = std::int64_t{1} << 30;
+  for (auto const& line : lines) {
+    auto const known = line.by == by && line.array >= 0 && line.array < most_arrays && line.begin >= 0 &&
+                       line.begin <= line.end && line.rank >= 0 &&
+                       (line.old == 1 ? line.rank < most_ranks : line.old == 0 && line.rank == by);
+    if (known && line.old == 1) {
+      auto const old = static_cast<std::size_t>(line.rank);
+      teller.resize(std::max(teller.size(), old + 1), -1);
+      if (teller[old] < 0) teller[old] = by;
+      if (teller[old] == by) continue;
+    } else if (known) {
+      continue;
+    }
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("rank {} of {} tells that {} rank {} has elements {} to {} of array {}, of which it "
+                                "cannot know.", by, world, line.old == 1 ? "old" : "new", line.rank, line.begin,
+                                line.end, line.array),
+                       "the same calls of retarget on every rank, and a look at the memory of that host."};
+  }
+}
+
 /// Gathers lines of all ranks, in the order of ranks.
+///
+/// teller  see expect_lines()
 template <class Replica>
-std::vector<HeldLine> all_lines(Replica& replica, std::vector<HeldLine> const& mine) {
+std::vector<HeldLine> all_lines(Replica& replica, std::vector<HeldLine> const& mine, std::vector<int>& teller) {
   auto const world = static_cast<std::size_t>(replica.num_replicas());
   auto each        = std::vector<std::size_t>(world);
   auto const own   = mine.size();
   replica.all_gather(Span<std::size_t const>{&own, 1}, Span<std::size_t>{each}, std::vector<std::size_t>(world, 1));
-  auto sum = std::size_t{0};
-  for (auto const n : each) sum += n;
-  auto all = std::vector<HeldLine>(sum);
-  replica.all_gather(Span<HeldLine const>{mine}, Span<HeldLine>{all}, each);
+  for (std::size_t r = 0; r < world; ++r)
+    if (each[r] > std::size_t{1} << 32)
+      throw Disagreement{Fault::collective_mismatch, sentence("rank {} of {} announces {} lines.", r, world, each[r])};
+  auto all = std::vector<HeldLine>{};
+  gather_in_pieces(static_cast<std::size_t>(replica.id()), Span<HeldLine const>{mine}, all, each,
+                   [&](auto part, auto whole, auto counts) { replica.all_gather(part, whole, counts); });
+  for (std::size_t r = 0, begin = 0; r < world; begin += each[r++])
+    expect_lines(Span<HeldLine const>{all}.subspan(begin, each[r]), static_cast<Rank>(r), static_cast<Rank>(world),
+                 teller);
   return all;
 }
 
@@ -116,20 +169,16 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
     if (keeps_numbers<S>(i, me)) new_held = held_by(copy);
     tell(false, me, new_held);
 
-    auto const all = all_lines(replica, lines);
-    auto old_world = std::int64_t{0};
-    for (auto const& line : all) old_world = line.old ? std::max(old_world, line.rank + 1) : old_world;
-    CHORALE_EXPECTS(old_world > 0, "no process of the " + std::to_string(replica.num_replicas()) +
+    auto& at       = plan.at;
+    auto const all = all_lines(replica, lines, at);
+    CHORALE_EXPECTS(!at.empty(), "no process of the " + std::to_string(replica.num_replicas()) +
                                        " ranks has brought a trainer to go on from: one of them calls retarget");
-    auto before = std::vector<std::vector<placement::Held>>(static_cast<std::size_t>(old_world));
+    auto before = std::vector<std::vector<placement::Held>>(at.size());
     auto after  = std::vector<std::vector<placement::Held>>(static_cast<std::size_t>(replica.num_replicas()));
-    auto& at    = plan.at;
-    at.assign(before.size(), -1);
     for (auto const& line : all) {
       auto const held = placement::Held{static_cast<int>(line.array),
                                         {static_cast<std::size_t>(line.begin), static_cast<std::size_t>(line.end)}};
       (line.old ? before : after)[static_cast<std::size_t>(line.rank)].push_back(held);
-      if (line.old) at[static_cast<std::size_t>(line.rank)] = static_cast<int>(line.by);
     }
 
     plan.moves = placement::moves(before, after, at);
@@ -162,15 +211,13 @@ Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
       if (move.to == me) replica.exchange(from, {}, std::as_writable_bytes(wanted));
     }
 
-    auto goes_on = GoesOn{};
-    if constexpr (brings) goes_on = brought.numbers;
+    auto goes_on = GoesOnTold{};
+    if constexpr (brings) goes_on = GoesOnTold::of(brought.numbers);
     auto const root = *std::ranges::find_if(plan.at, [](int rank) { return rank >= 0; });
-    replica.broadcast(Span<GoesOn>{&goes_on, 1}, root);
+    replica.broadcast(Span<GoesOnTold>{&goes_on, 1}, root);
     if constexpr (requires { copy.units().changed(); })
       if (copy.in_units()) copy.units().changed();
-    copy.optimizer.now        = goes_on.now;
-    copy.optimizer.loss_scale = goes_on.loss_scale;
-    copy.optimizer.skipped    = goes_on.skipped;
+    goes_on.put(copy.optimizer);
   }, replicas.copies(), plans, results);
   if constexpr (brings) brought.leave();
   return results[0];

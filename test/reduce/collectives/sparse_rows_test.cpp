@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions that send only part of what there is: the largest elements, or the rows that were touched.
+#include "test/support/count_allocations.hpp"
 #include "test/support/on_ranks.hpp"
 
+#include <chorale/core/pieces.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/collectives/sparse_rows.hpp>
 #include <chorale/reduce/own_thread.hpp>
@@ -10,11 +12,15 @@
 #include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
+#include <gsl/util>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
 
 using namespace chorale;
 using namespace chorale::test;
@@ -190,4 +196,103 @@ TEST_CASE("rows outside the table, and values that are no rows, are refused with
     all_reduce_rows(at, {.rows = {1, 2}, .values = {1, 2, 3}, .width = 2}, 7);
   });
   CHECK_THAT(ragged[0].error, Catch::Contains("3 values are not 2 rows of 2"));
+}
+
+namespace {
+
+/// Rank 0 adds up rows of a table of 10 with another rank, which says `counts` and sends `rows` with `vectors`.
+std::string what_rank_0_says(std::array<std::uint64_t, 2> counts, std::vector<std::uint32_t> const& rows,
+                             std::vector<std::uint32_t> const& vectors, std::vector<float> const& values,
+                             std::size_t& largest) {
+  auto const where = CallSite::here();                                     // both ranks call it from one line
+  auto const ended = on_ranks<LocalTransport>(2, 0, [&](auto& at, auto&) {
+    if (at.rank() == 0) {
+      largest_allocation = 0;
+      auto const told    = gsl::finally([&] { largest = largest_allocation; });
+      all_reduce_rows(at, {.rows = {3}, .values = {1, 2}, .width = 2}, 10, Tag{}, where);
+      return;
+    }
+    auto const gather = [&]<class T>(std::vector<T> const& mine, std::size_t of_other) {
+      auto const each = std::array<std::size_t, 2>{of_other, mine.size()};
+      auto all        = std::vector<T>(each[0] + each[1]);
+      all_gather(at, Span<T const>{mine}, Span<T>{all}, each, Tag{}, where);
+    };
+    gather(std::vector<std::uint64_t>{counts[0], counts[1]}, 2);
+    if (rows.size() != counts[0] || values.size() != counts[1]) {
+      auto row = std::array<std::byte, 4>{};
+      return at.recv(0, Tag{}, row).wait();                                // rank 0 waits for rows: none come
+    }
+    gather(rows, 1);
+    gather(vectors, 1);
+    gather(values, 2);
+  });
+  return ended[0].error;
+}
+
+}  // namespace
+
+TEST_CASE("rows and vectors that another rank sends are compared with the table before they are used",
+          "[reduce][sparse]") {
+  auto largest = std::size_t{0};
+  auto const says = [&](std::vector<std::uint32_t> const& rows, std::vector<std::uint32_t> const& vectors,
+                        std::vector<float> const& values) {
+    return what_rank_0_says({rows.size(), values.size()}, rows, vectors, values, largest);
+  };
+  CHECK(says({9, 3}, {1, 0}, {1, 2, 3, 4}) == "");
+  CHECK_THAT(says({0, 17}, {0, 1}, {1, 2, 3, 4}),
+             Catch::Contains("rank 1 sends row 17 of the table, which has 10 rows"));
+  CHECK_THAT(says({0, 1}, {2, 0}, {1, 2, 3, 4}),
+             Catch::Contains("rank 1 sends a row of the table with vector 2, but has sent 2 vectors"));
+  CHECK_THAT(says({0}, {0}, {1, 2, 3}), Catch::Contains("rank 1 announces 1 rows and 3 values of the table, whose rows "
+                                                        "have 2 values"));
+  for (auto const counts : {std::array<std::uint64_t, 2>{1 << 28, 0}, std::array<std::uint64_t, 2>{1, 1ULL << 31},
+                            std::array<std::uint64_t, 2>{~0ULL, 2}}) {
+    CHECK_THAT(what_rank_0_says(counts, {}, {}, {}, largest),
+               Catch::Contains("operation 2 of rank 0") || Catch::Contains("rank 1 announces"));
+    CHECK(largest <= std::size_t{16} << 20);
+  }
+}
+
+TEST_CASE("more rows than a piece are gathered in the order of ranks, and so are as many again", "[reduce][sparse]") {
+  constexpr std::size_t width = 16, rows = piece_of<float> / width + 1'000;      // of rank 0; rank 1 has half as many
+  auto const ended = on_ranks<Counting<LocalTransport>>(2, 0, [&](auto& at, auto&) {
+    auto const n = at.rank() == 0 ? rows : rows / 2;
+    auto mine    = SparseRows{.width = width};
+    auto each    = std::vector<std::uint32_t>(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      mine.rows.push_back(static_cast<std::uint32_t>(rows - i));
+      each[i] = static_cast<std::uint32_t>(i);
+      for (std::size_t c = 0; c < width; ++c)
+        mine.values.push_back(static_cast<float>(at.rank() + 1) * static_cast<float>(i + c));
+    }
+    auto all = RowGather<std::remove_reference_t<decltype(at)>>{};
+    for (auto const again : {false, true}) {
+      auto const before = at.sent().messages;
+      all.gather(at, mine.rows, each, mine.values, {rows + 1, width}, Tag{});
+      if (again && at.sent().messages - before > 4 * 9) throw Error{"memory for it was there"};
+      auto const got = all.rows(), vectors = all.vectors();
+      if (got.size() != rows + rows / 2 || all.values().size() != got.size() * width) throw Error{"others are missing"};
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        auto const k    = i < rows ? i : i - rows;
+        auto const from = static_cast<float>(i < rows ? 1 : 2) * static_cast<float>(k + 3);
+        if (got[i] != rows - k || all.values()[vectors[i] * width + 3] != from) throw Error{"another order"};
+      }
+    }
+  });
+  for (auto const& rank : ended) CHECK(rank.error == "");
+}
+
+TEST_CASE("an element that another rank sends under TopK is one of the gradient, or a fault that names it",
+          "[reduce][top_k]") {
+  auto const where = CallSite::here();
+  auto const ended = on_ranks<LocalTransport>(2, 1'000, [&](auto& at, auto& x) {
+    if (at.rank() == 0) return TopK<1>{}.all_reduce(at, x, Op::sum, Tag{}, where);
+    auto both            = std::vector<Picked<float>>{{}, {1'000, 3.0F}};
+    auto const ends      = std::array<std::size_t, 2>{1, 2};
+    auto gathering       = ScheduleExecution<RingAllGather, LocalEndpoint, Picked<float>>{};
+    gathering.restart(at, {.collective = Collective::all_reduce, .x = Span<Picked<float>>{both}, .where = where,
+                           .ends = ends});
+    gathering.finish();
+  });
+  CHECK_THAT(ended[0].error, Catch::Contains("rank 1 sends element 1000 of 1000 under TopK"));
 }

@@ -32,6 +32,12 @@ TEST_CASE("shares cover a batch in proportion to their weights", "[strategy][sha
   }
 }
 
+TEST_CASE("weights that cannot be added up are no shares: speeds come from other ranks", "[strategy][shares]") {
+  constexpr auto most = std::numeric_limits<double>::max();
+  CHECK_THROWS_WITH((BatchShares{{most, most}}), Catch::Contains("shares of 2 replicas have weights of inf in all"));
+  CHECK_THROWS_AS(BatchShares::by({{most, 1}, {most, 0.5}}), BadArgument);
+}
+
 TEST_CASE("the fast get more, the very slow a tenth of an even share", "[strategy][shares]") {
   auto const shares = BatchShares::by({{300, 1}, {100, 1}});
   CHECK(shares.of(64, 0, 2) == Range{0, 48});

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/pieces.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/transport/transport.hpp>
@@ -10,8 +13,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +34,12 @@ struct SparseRows {
   std::size_t bytes() const { return rows.size() * (sizeof(std::uint32_t) + width * sizeof(float)); }
 };
 
+/// A table of which ranks send some rows; its name is for errors.
+struct SparseTable {
+  std::size_t rows = 0, width = 1;
+  std::string_view name = "the table";
+};
+
 /// Collects some rows of a large table from all ranks, step after step. Row rows[i] has the vector vectors[i] of values:
 /// several rows may have one.
 ///
@@ -38,11 +49,14 @@ class RowGather {
  public:
   /// Collects the rows of all ranks: those of rank 0 in their order, then those of rank 1, .. Every rank calls it.
   ///
-  /// values  (number of vectors, width)
-  /// cost    3 ring all-gathers and one of 16 bytes a rank: of n bytes in all, a rank sends those of up to P-1 ranks
-  /// throws  BadArgument when values are not vectors of `width`, or a row has no vector; PeerLost
+  /// values  (number of vectors, table.width)
+  /// cost    3 ring all-gathers and one of 16 bytes a rank: of n bytes in all, a rank sends those of up to P-1 ranks.
+  ///         A step with more rows than all before it goes in pieces
+  /// throws  BadArgument when values are not vectors, or a row has no vector; Disagreement, on all ranks alike, when a
+  ///         rank sends a row that is not in the table, or a vector that it does not have; PeerLost
   void gather(E& at, Span<std::uint32_t const> rows, Span<std::uint32_t const> vectors, Span<float const> values,
-              std::size_t width, Tag tag, CallSite where = CallSite::here()) {
+              SparseTable const& table, Tag tag, CallSite where = CallSite::here()) {
+    auto const width = table.width;
     CHORALE_EXPECTS(width > 0 && values.size() % width == 0 && rows.size() == vectors.size(),
                     std::to_string(values.size()) + " values are not vectors of " + std::to_string(width) + " for " +
                         std::to_string(rows.size()) + " rows");
@@ -52,33 +66,71 @@ class RowGather {
     two_of_.assign(P, 2);
     all_gather(at, Span<std::uint64_t const>{my}, Span<std::uint64_t>{counts_}, two_of_, tag, where);
     for (std::size_t r = 0; r < P; ++r) rows_of_[r] = counts_[2 * r], values_of_[r] = counts_[2 * r + 1];
-    rows_.resize(std::accumulate(rows_of_.begin(), rows_of_.end(), std::size_t{0}));
-    vectors_.resize(rows_.size());
-    values_.resize(std::accumulate(values_of_.begin(), values_of_.end(), std::size_t{0}));
-    all_gather(at, rows, Span<std::uint32_t>{rows_}, rows_of_, tag, where);
-    all_gather(at, vectors, Span<std::uint32_t>{vectors_}, rows_of_, tag, where);
-    all_gather(at, values, Span<float>{values_}, values_of_, tag, where);
+    expect_counts(table);
+    auto const collect = [&]<class T>(Span<T const> mine, std::vector<T>& all, Span<std::size_t const> of) {
+      gather_in_pieces(static_cast<std::size_t>(at.rank()), mine, all, of, [&](auto part, auto whole, auto counts) {
+        all_gather(at, part, whole, counts, tag, where);
+      });
+    };
+    collect(rows, rows_, rows_of_);
+    collect(vectors, vectors_, rows_of_);
+    collect(values, values_, values_of_);
     auto first = std::size_t{0};                                           // vectors of the ranks before
-    for (std::size_t r = 0, i = 0; r < P; first += values_of_[r++] / width)
-      for (auto const end = i + rows_of_[r]; i < end; ++i) vectors_[i] += static_cast<std::uint32_t>(first);
+    for (std::size_t r = 0, i = 0; r < P; first += values_of_[r++] / width) {
+      auto const end = i + rows_of_[r];
+      expect_rows(r, this->rows().subspan(i, rows_of_[r]), this->vectors().subspan(i, rows_of_[r]), table);
+      for (; i < end; ++i) vectors_[i] += static_cast<std::uint32_t>(first);
+    }
   }
 
-  Span<std::uint32_t const> rows() const { return rows_; }
-  Span<std::uint32_t const> vectors() const { return vectors_; }
-  Span<float const> values() const { return values_; }                     // (number of vectors, width)
+  Span<std::uint32_t const> rows() const { return Span<std::uint32_t const>{rows_}.first(all_rows_); }
+  Span<std::uint32_t const> vectors() const { return Span<std::uint32_t const>{vectors_}.first(all_rows_); }
+  Span<float const> values() const { return Span<float const>{values_}.first(all_values_); }   // (vectors, width)
 
  private:
+  /// Checks what ranks have announced: whole vectors, and numbers of them that indices can have.
+  void expect_counts(SparseTable const& table) {
+    constexpr auto most = std::uint64_t{std::numeric_limits<std::uint32_t>::max()};
+    auto rows = std::uint64_t{0}, vectors = std::uint64_t{0};
+    for (std::size_t r = 0; r < rows_of_.size(); ++r) {
+      auto const n = values_of_[r] / table.width;
+      if (values_of_[r] % table.width != 0 || rows_of_[r] > most - rows || n > most - vectors)
+        refuse(sentence("rank {} announces {} rows and {} values of {}, whose rows have {} values", r, rows_of_[r],
+                        values_of_[r], table.name, table.width));
+      rows += rows_of_[r], vectors += n;
+    }
+    all_rows_ = rows, all_values_ = vectors * table.width;
+  }
+  /// Checks the rows of a rank, and the vectors that they have.
+  void expect_rows(std::size_t rank, Span<std::uint32_t const> rows, Span<std::uint32_t const> vectors,
+                   SparseTable const& table) const {
+    if (rows.empty()) return;
+    auto const n   = values_of_[rank] / table.width;
+    auto const row = std::ranges::max(rows), vector = std::ranges::max(vectors);
+    if (row >= table.rows)
+      refuse(sentence("rank {} sends row {} of {}, which has {} rows", rank, row, table.name, table.rows));
+    if (vector >= n)
+      refuse(sentence("rank {} sends a row of {} with vector {}, but has sent {} vectors", rank, table.name, vector,
+                      n));
+  }
+  [[noreturn]] static void refuse(std::string const& what) {
+    throw Disagreement{Fault::collective_mismatch, what + ".",
+                       "the same model on every rank, and a look at the memory of that host."};
+  }
+
   std::vector<std::uint64_t> counts_;                                      // rows and values of each rank
   std::vector<std::size_t> two_of_, rows_of_, values_of_;
   std::vector<std::uint32_t> rows_, vectors_;
   std::vector<float> values_;
+  std::size_t all_rows_ = 0, all_values_ = 0;                              // of this step
 };
 
 /// Returns the sum of the rows of all ranks: each row once, ascending. Bytes sent depend on the rows, not the table.
 ///
 /// cost    2 ring all-gathers and one of 8 bytes a rank: of n rows in all, a rank sends those of up to P-1 ranks
 /// order   rank 0's rows in their order, then rank 1's, ..: the same bits on all ranks
-/// throws  BadArgument when values are not rows of `width`, or a row is not in the table; PeerLost
+/// throws  BadArgument when values are not rows of `width`, or a row is not in the table; Disagreement when another
+///         rank sends one that is not; PeerLost
 template <Endpoint E>
 SparseRows all_reduce_rows(E& at, SparseRows const& mine, std::size_t table_rows, Tag tag = {},
                            CallSite where = CallSite::here()) {
@@ -92,7 +144,7 @@ SparseRows all_reduce_rows(E& at, SparseRows const& mine, std::size_t table_rows
   auto each = std::vector<std::uint32_t>(mine.rows.size());                // each row has its own vector
   std::iota(each.begin(), each.end(), 0U);
   auto all = RowGather<E>{};
-  all.gather(at, mine.rows, each, mine.values, mine.width, tag, where);
+  all.gather(at, mine.rows, each, mine.values, {table_rows, mine.width}, tag, where);
   auto const rows   = all.rows();
   auto const values = all.values();
   auto const total  = rows.size();

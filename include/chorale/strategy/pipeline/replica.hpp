@@ -13,6 +13,7 @@
 #include <chorale/strategy/mesh/replica.hpp>
 #include <chorale/strategy/pipeline/stage_messages.hpp>
 #include <chorale/strategy/replica.hpp>
+#include <chorale/tensor/step_header.hpp>
 #include <chorale/tensor/sum.hpp>
 #include <chorale/tensor/variable.hpp>
 
@@ -188,8 +189,8 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   static void refuse_faults(Model& model, Gradients const& gradients) {
     auto const trailer = gradients.trailer();
     if (trailer.faults() != 1) return;
-    auto const rank  = static_cast<Rank>(trailer.rank());
-    auto const local = static_cast<std::size_t>(std::exchange(trailer.variable(), 0.0F));
+    auto const rank  = std::min(static_cast<Rank>(index_below(trailer.rank(), M::size)), M::size - 1);
+    auto const local = index_below(std::exchange(trailer.variable(), 0.0F), 1 << 24);
     if (model.optimizer.on_non_finite != NonFinite::stop || !std::isfinite(gradients.loss())) return;
     throw NumericFault{"the gradient of " + model.learner().name_on(M::coordinate(rank, "stage"), local) + " of step " +
                            std::to_string(model.optimizer.now.step) + " is not finite on replica " +

@@ -30,14 +30,15 @@ class BatchShares {
 
   /// weights   of all replicas, by rank
   ///
-  /// throws    BadArgument when a weight is not a number of 0 or more, or all are 0
+  /// throws    BadArgument when a weight is not a number of 0 or more, or all are 0 or too large to be added up
   explicit BatchShares(std::vector<double> const& weights) {
     auto sum = 0.0;
     for (auto const w : weights) {
       CHORALE_EXPECTS(std::isfinite(w) && w >= 0, "a weight of a share is 0 or more, got " + std::to_string(w));
       ends_.push_back(sum += w);
     }
-    CHORALE_EXPECTS(sum > 0, "shares of " + std::to_string(weights.size()) + " replicas have weights of 0 in all");
+    CHORALE_EXPECTS(sum > 0 && std::isfinite(sum), "shares of " + std::to_string(weights.size()) +
+                                                       " replicas have weights of " + std::to_string(sum) + " in all");
   }
 
   /// Returns shares in proportion to speed. A replica that had no rows, or is very slow, gets a tenth of an even share:

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -88,7 +89,8 @@ class TableSums {
       if (is_owned(gradients, table)) continue;
       auto const mine = rows_of(i);
       traffic.bytes += mine.bytes();
-      gather_.gather(at, mine.rows, mine.vectors, mine.values, table.width(), tag);
+      gather_.gather(at, mine.rows, mine.vectors, mine.values,
+                     {table.table_rows(), table.width(), std::string_view{gradients.plan[table.variable()].name}}, tag);
       table.clear();
       table.add({gather_.rows(), gather_.vectors(), gather_.values()});
     }

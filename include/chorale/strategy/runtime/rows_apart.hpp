@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
+#include <chorale/core/pieces.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 #include <chorale/tensor/variable.hpp>
@@ -9,6 +12,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +55,8 @@ class RowsApart {
   }
 
   /// Sends the kept rows to a peer, and replaces all rows that either has kept by the mean of both. Both ranks call it.
+  ///
+  /// throws  Disagreement when the peer sends a row that is not in the table
   void meet(auto& replica, Rank peer, Variables const& variables, Gradients const& gradients) {
     auto const kept = of(gradients);
     for (std::size_t t = 0; t < kept.size(); ++t) {
@@ -60,11 +67,18 @@ class RowsApart {
       replica.exchange(peer, std::as_bytes(Span<std::uint64_t const>{mine}),
                        std::as_writable_bytes(Span<std::uint64_t>{theirs}));
       auto const n = static_cast<std::size_t>(theirs[0]), m = before.size();
-      rows_.resize(n), values_.resize(n * width), sent_.resize(m * width);
+      auto const name = std::string_view{variables.plan[before.variable()].name};
+      if (n > before.table_rows()) refuse(sentence("rank {} announces {} rows", peer, n), name, before);
+      sent_.resize(m * width);
       for (std::size_t i = 0; i < m; ++i)
         std::copy_n(row_of(variables, before, before.rows()[i]).data(), width, sent_.data() + i * width);
-      replica.exchange(peer, std::as_bytes(before.rows()), std::as_writable_bytes(Span<std::uint32_t>{rows_}));
-      replica.exchange(peer, std::as_bytes(Span<float const>{sent_}), std::as_writable_bytes(Span<float>{values_}));
+      auto const swap = [&]<class T>(Span<T const> out, Span<T> in) {
+        replica.exchange(peer, std::as_bytes(out), std::as_writable_bytes(in));
+      };
+      exchange_in_pieces(before.rows(), rows_, n, swap);
+      exchange_in_pieces(Span<float const>{sent_}, values_, n * width, swap);
+      for (auto const row : rows_)
+        if (row >= before.table_rows()) refuse(sentence("rank {} sends row {}", peer, row), name, before);
       auto& met = gradients.tables[t];                                     // free memory
       met.clear();
       for (std::size_t i = 0; i < n; ++i) met.add(rows_[i], values_.data() + i * width);
@@ -84,6 +98,12 @@ class RowsApart {
     std::uint64_t owner;
     std::vector<RowGradients> kept;                                        // rows, and the values that all had
   };
+
+  [[noreturn]] static void refuse(std::string const& what, std::string_view table, RowGradients const& of) {
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("{} of {}, which has {} rows.", what, table, of.table_rows()),
+                       "the same model on every rank, and a look at the memory of that host."};
+  }
 
   Span<RowGradients> of(Gradients const& gradients) {
     auto found = std::ranges::find(models_, gradients.owner, &OfModel::owner);

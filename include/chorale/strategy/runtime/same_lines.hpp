@@ -4,6 +4,7 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/hash.hpp>
+#include <chorale/core/pieces.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/tensor/per_replica.hpp>
@@ -14,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace chorale::detail {
@@ -49,8 +51,8 @@ void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> c
                                                                 PerReplica<std::vector<char>>{replicas}};
   live.run([&](auto& replica, std::vector<char>& first, std::vector<char>& second) {
     auto const pass = [&](std::vector<char>& to, Rank root, std::uint64_t bytes) {
-      to.resize(static_cast<std::size_t>(bytes));
-      if (replica.id() == root) std::ranges::copy(text, to.begin());
+      to.resize(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, piece_bytes)));  // more is not shown
+      if (replica.id() == root) std::ranges::copy(std::string_view{text}.substr(0, to.size()), to.begin());
       replica.broadcast(Span<char>{to}, root);
     };
     pass(first, 0, digests[0].bytes);
