@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace row_loss_test {
@@ -78,6 +79,13 @@ struct Below {
   float row(Span<float const> y, Span<float const> wanted) const { return y[0] < wanted[1] ? 1.0F : 0.0F; }
 };
 
+struct Number : Field<float, 1> {};
+struct Wanted : Field<float, 1> {};
+struct Weight : Field<float, 1> {};
+struct Numbered : nn::Graph<Number> {
+  nn::Dense<1> layer;
+  constexpr auto operator()(auto x) const { return nn::outputs<Wanted>(layer(x)); }
+};
 struct Pixels : Field<float, 8> {};
 struct First : Field<float, 3> {};
 struct Second : Field<float, 3> {};
@@ -242,6 +250,67 @@ TEST_CASE("options of metrics that do not fit how the network ends are one sente
   CHECK_THROWS_WITH(nn::compile<Scored>(nn::of<First>(loss::BinaryCrossEntropyOfProbabilities{}) +
                                             nn::of<Second>(loss::BinaryCrossEntropy{}), optim::SGD{},
                                         nn::of<Second>(metric::F1{}), nn::of<First>(metric::F1{})), has_threshold);
+}
+
+TEST_CASE("losses and metrics of 300,000 rows, or outputs of a row, are right to six digits", "[nn][loss][metric]") {
+  constexpr auto n = std::size_t{300'000};
+  auto y = std::vector<float>(n), t = y, d = y, zeros = y;
+  for (std::size_t i = 0; i < n; ++i) t[i] = i % 200 == 0 ? 1.0F : 0.1F;     // the mean is 0.1045
+  auto const two  = std::vector<float>(n, 0.5F);                             // logits, or probabilities of two classes
+  auto const half = std::vector<int>(n / 2);
+  auto const mean = [&](float sum, double of) { return static_cast<double>(sum) / of; };
+  auto const check = [&](auto const& loss, double expected) {
+    CHECK(mean(loss::sum_of<Cpu>(loss, n, 1, y.data(), t.data(), d.data()), n) == Approx(expected).epsilon(1e-6));
+    CHECK(mean(loss::sum_of<Cpu>(loss, 1, n, y.data(), t.data(), d.data()), 1) == Approx(expected).epsilon(1e-6));
+  };
+  auto const small = static_cast<double>(0.1F), squares = 0.995 * small * small + 0.005;
+  check(loss::MeanAbsoluteError{}, 0.995 * small + 0.005);
+  check(loss::MeanSquaredError{}, squares);
+  check(loss::Huber{}, squares / 2);
+  check(loss::LogCosh{}, 0.995 * std::log(std::cosh(small)) + 0.005 * std::log(std::cosh(1.0)));
+  check(loss::Hinge{}, 1);
+  check(loss::BinaryCrossEntropy{}, std::log(2.0));
+  auto const labels = [&](auto const& loss) {
+    return mean(loss::sum_of<Cpu>(loss, n / 2, 2, two.data(), half.data(), d.data()), n / 2);
+  };
+  auto const shares = [&](auto const& loss) {
+    return mean(loss::sum_of<Cpu>(loss, n / 2, 2, two.data(), two.data(), d.data()), n / 2);
+  };
+  for (auto const smoothing : {0.0F, 0.5F}) {
+    CHECK(labels(loss::SparseCrossEntropy{smoothing}) == Approx(std::log(2.0)).epsilon(1e-6));
+    CHECK(labels(loss::SparseCrossEntropyOfProbabilities{smoothing}) == Approx(std::log(2.0)).epsilon(1e-6));
+    CHECK(shares(loss::CrossEntropy{smoothing}) == Approx(std::log(2.0)).epsilon(1e-6));
+    CHECK(shares(loss::CrossEntropyOfProbabilities{smoothing}) == Approx(std::log(2.0)).epsilon(1e-6));
+  }
+  CHECK(labels(loss::Weighted{loss::SparseCrossEntropy{}, {0.3F, 1}}) ==
+        Approx(static_cast<double>(0.3F) * std::log(2.0)).epsilon(1e-6));
+  CHECK(mean(metric::sum_of(metric::MeanAbsoluteError{}, n, 1, zeros.data(), t.data()), n) ==
+        Approx(0.995 * small + 0.005).epsilon(1e-6));
+  CHECK(mean(metric::sum_of(metric::MeanAbsoluteError{}, 1, n, zeros.data(), t.data()), 1) ==
+        Approx(0.995 * small + 0.005).epsilon(1e-6));
+}
+
+TEST_CASE("evaluate of a batch of 300,000 rows is that of small ones, with weights of rows too", "[nn][loss][metric]") {
+  struct Plain : nn::Sequential<nn::Input<1>, nn::Dense<1>> {};
+  constexpr auto n = std::size_t{300'000};
+  auto const x = std::vector<float>(n), weight = std::vector<float>(n, 0.3F);
+  auto y       = std::vector<float>(n);
+  for (std::size_t i = 0; i < n; ++i) y[i] = i % 200 == 0 ? 1.0F : 0.1F;
+  auto const right  = 0.995 * static_cast<double>(0.1F) + 0.005;
+  auto const of     = [&](auto&& trainer, auto const& all) {
+    for (auto const batch : {300'000, 1'000}) {
+      auto const scores = trainer.evaluate(all.batch(batch));
+      CHECK(scores.rows() == n);
+      CHECK(scores.loss() == Approx(right).epsilon(1e-6));
+      CHECK(scores.metric(0) == Approx(right).epsilon(1e-6));
+    }
+  };
+  of(Trainer{nn::compile<Plain>(loss::MeanAbsoluteError{}, optim::SGD{}, metric::MeanAbsoluteError{}),
+             OneDeviceStrategy{Cpu{}}}, data::from_tensors(x, y, 1));
+  auto const all   = data::from_fields<Number, Wanted, Weight>(x, y, weight);
+  auto const model = nn::compile<Numbered>((1 / 0.3F) * nn::of<Wanted>(loss::MeanAbsoluteError{}).weighted_by(Weight{}),
+                                           optim::SGD{}, metric::MeanAbsoluteError{});
+  of(Trainer{model, OneDeviceStrategy{Cpu{}}}, all);
 }
 
 TEST_CASE("class weights count rows, and all ones change no bit", "[nn][loss]") {

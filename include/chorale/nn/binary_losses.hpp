@@ -23,13 +23,12 @@ struct Hinge {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
+    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
       auto const t = wanted[i] == 0 ? -1 : wanted[i], missing = 1 - t * outputs[i];
-      sum += std::max(missing, 0.0F);
       d_outputs[i] = missing > 0 ? -scale * t : 0;
-    }
-    return scale * sum;
+      return std::max(missing, 0.0F);
+    });
+    return scale * static_cast<float>(sum);
   }
 };
 
@@ -41,13 +40,12 @@ struct SquaredHinge {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
+    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
       auto const t = wanted[i] == 0 ? -1 : wanted[i], missing = std::max(1 - t * outputs[i], 0.0F);
-      sum += missing * missing;
       d_outputs[i] = -2 * scale * t * missing;
-    }
-    return scale * sum;
+      return missing * missing;
+    });
+    return scale * static_cast<float>(sum);
   }
 };
 
@@ -86,8 +84,7 @@ struct BinaryFocalCrossEntropy {
   float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
     check_options();
     auto const scale = 1 / static_cast<float>(logits.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
+    auto const sum = sum_over(logits.size(), [&](std::size_t i) {
       auto const z = logits[i], t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
       auto const tail = std::exp(-std::abs(z));                            // at most 1: no overflow
       auto const p = (z >= 0 ? 1 : tail) / (1 + tail), rest = (z >= 0 ? tail : 1) / (1 + tail);
@@ -96,10 +93,10 @@ struct BinaryFocalCrossEntropy {
       auto const factor  = std::pow(wrong, gamma);
       auto const weight  = apply_class_balancing ? t * alpha + (1 - t) * (1 - alpha) : 1.0F;
       auto const slope   = wrong > 0 ? gamma * factor / wrong * (1 - 2 * t) * p * rest : 0.0F;    // of factor by z
-      sum += weight * factor * entropy;
       d_logits[i] = scale * weight * (slope * entropy + factor * (p - t));
-    }
-    return scale * sum;
+      return weight * factor * entropy;
+    });
+    return scale * static_cast<float>(sum);
   }
 };
 

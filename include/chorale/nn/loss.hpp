@@ -53,14 +53,15 @@ float smooth(float smoothing, std::size_t rows, std::size_t classes, float* d, T
   check_smoothing(smoothing);
   if (smoothing == 0) return 0;
   auto const share = 1 / static_cast<float>(classes);
-  auto sum         = 0.0F;
-  for (std::size_t r = 0, i = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < classes; ++c, ++i) {
+  auto sum         = 0.0;
+  for (std::size_t r = 0; r < rows; ++r)
+    sum += sum_over(classes, [&](std::size_t c) {
+      auto const i     = r * classes + c;
       auto const moved = smoothing * (t(r, c) - share);
-      sum += moved * log_p(i);
       d[i] += moved * slope(i);
-    }
-  return sum;
+      return moved * log_p(i);
+    });
+  return static_cast<float>(sum);
 }
 template <class Targets>
 float smooth_logits(float smoothing, std::size_t rows, std::size_t classes, float const* logits, float* d, Targets&& t) {

@@ -49,10 +49,9 @@ namespace detail {
 template <class M, class T>
 float sum_of_rows(M const& metric, std::size_t rows, std::size_t width, float const* y, T const* wanted,
                   std::size_t targets) {
-  auto sum = 0.0F;
-  for (std::size_t r = 0; r < rows; ++r)
-    sum += metric.row(Span<float const>{y + r * width, width}, Span<T const>{wanted + r * targets, targets});
-  return sum;
+  return static_cast<float>(sum_over(rows, [&](std::size_t r) -> float {
+    return metric.row(Span<float const>{y + r * width, width}, Span<T const>{wanted + r * targets, targets});
+  }));
 }
 
 template <class T>
@@ -163,9 +162,8 @@ struct MeanAbsoluteError {
   static constexpr std::string_view name = "mean_absolute_error";
 
   float row(Span<float const> y, Span<float const> wanted) const {
-    auto sum = 0.0F;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += std::abs(y[i] - wanted[i]);
-    return sum / static_cast<float>(y.size());
+    auto const sum = sum_over(y.size(), [&](std::size_t i) { return std::abs(y[i] - wanted[i]); });
+    return static_cast<float>(sum / static_cast<double>(y.size()));
   }
   float sum(std::size_t rows, std::size_t width, float const* output, float const* targets) const {
     return detail::sum_of_rows(*this, rows, width, output, targets, width);

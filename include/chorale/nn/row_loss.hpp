@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/tensor/sum.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -59,12 +60,11 @@ template <class L>
 float sum_of_rows(L const& loss, std::size_t rows, std::size_t width, float const* y, typename L::target const* wanted,
                   float* dy) {
   auto const targets = targets_of<L>(width);
-  auto sum           = 0.0F;
   std::fill_n(dy, rows * width, 0.0F);
-  for (std::size_t r = 0; r < rows; ++r)
-    sum += loss.row(Span<float const>{y + r * width, width},
+  return static_cast<float>(sum_over(rows, [&](std::size_t r) -> float {
+    return loss.row(Span<float const>{y + r * width, width},
                     Span<typename L::target const>{wanted + r * targets, targets}, Span<float>{dy + r * width, width});
-  return sum;
+  }));
 }
 
 }  // namespace detail

@@ -33,14 +33,13 @@ struct BinaryCrossEntropy {
   float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
     detail::check_smoothing(label_smoothing);
     auto const scale = 1 / static_cast<float>(logits.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
+    auto const sum = sum_over(logits.size(), [&](std::size_t i) {
       auto const z    = logits[i], t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
       auto const tail = std::exp(-std::abs(z));                            // at most 1: no overflow
-      sum += std::max(z, 0.0F) - z * t + std::log1p(tail);
       d_logits[i] = scale * ((z >= 0 ? 1 : tail) / (1 + tail) - t);
-    }
-    return scale * sum;
+      return std::max(z, 0.0F) - z * t + std::log1p(tail);
+    });
+    return scale * static_cast<float>(sum);
   }
   template <class D>
   float compute(std::size_t rows, std::size_t width, float const* logits, float const* wanted, float* d_logits) const {
@@ -73,14 +72,13 @@ struct BinaryCrossEntropyOfProbabilities {
   float row(Span<float const> probabilities, Span<float const> wanted, Span<float> d_probabilities) const {
     detail::check_smoothing(label_smoothing);
     auto const scale = 1 / static_cast<float>(probabilities.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < probabilities.size(); ++i) {
+    auto const sum = sum_over(probabilities.size(), [&](std::size_t i) {
       auto const p = std::clamp(probabilities[i], 1e-7F, 1 - 1e-7F);
       auto const t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
-      sum -= t * std::log(p) + (1 - t) * std::log1p(-p);
       d_probabilities[i] = scale * ((1 - t) / (1 - p) - t / p);
-    }
-    return scale * sum;
+      return -(t * std::log(p) + (1 - t) * std::log1p(-p));
+    });
+    return scale * static_cast<float>(sum);
   }
 };
 
@@ -94,13 +92,12 @@ struct MeanAbsoluteError {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
+    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
       auto const d = outputs[i] - wanted[i];
-      sum += std::abs(d);
       d_outputs[i] = d > 0 ? scale : d < 0 ? -scale : 0;
-    }
-    return scale * sum;
+      return std::abs(d);
+    });
+    return scale * static_cast<float>(sum);
   }
   template <class D>
   float compute(std::size_t rows, std::size_t width, float const* outputs, float const* wanted,
@@ -133,13 +130,12 @@ struct Huber {
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     check_options();
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
+    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
       auto const d = outputs[i] - wanted[i], far = std::abs(d);
-      sum += far <= delta ? d * d / 2 : delta * (far - delta / 2);
       d_outputs[i] = scale * std::clamp(d, -delta, delta);
-    }
-    return scale * sum;
+      return far <= delta ? d * d / 2 : delta * (far - delta / 2);
+    });
+    return scale * static_cast<float>(sum);
   }
   template <class D>
   float compute(std::size_t rows, std::size_t width, float const* outputs, float const* wanted,
@@ -163,13 +159,12 @@ struct LogCosh {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
+    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
       auto const d = outputs[i] - wanted[i], far = std::abs(d);
-      sum += far + std::log1p(std::expm1(-2 * far) / 2);                   // exact near 0, and no overflow
       d_outputs[i] = scale * std::tanh(d);
-    }
-    return scale * sum;
+      return far + std::log1p(std::expm1(-2 * far) / 2);                   // exact near 0, and no overflow
+    });
+    return scale * static_cast<float>(sum);
   }
 };
 
@@ -183,13 +178,12 @@ struct Poisson {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
+    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
       auto const y = outputs[i] + 1e-7F;
-      sum += outputs[i] - wanted[i] * std::log(y);
       d_outputs[i] = scale * (1 - wanted[i] / y);
-    }
-    return scale * sum;
+      return outputs[i] - wanted[i] * std::log(y);
+    });
+    return scale * static_cast<float>(sum);
   }
 };
 
@@ -204,13 +198,12 @@ struct KLDivergence {
   static constexpr std::size_t least_outputs = 2;
 
   float row(Span<float const> probabilities, Span<float const> wanted, Span<float> d_probabilities) const {
-    auto sum = 0.0F;
-    for (std::size_t i = 0; i < probabilities.size(); ++i) {
+    auto const sum = sum_over(probabilities.size(), [&](std::size_t i) {
       auto const p = std::clamp(probabilities[i], 1e-7F, 1.0F), t = std::clamp(wanted[i], 1e-7F, 1.0F);
-      sum += t * std::log(t / p);
       d_probabilities[i] = probabilities[i] > 1 ? 0 : -t / p;
-    }
-    return sum;
+      return t * std::log(t / p);
+    });
+    return static_cast<float>(sum);
   }
 };
 
@@ -247,12 +240,11 @@ struct Given {
   using target = float;
 
   float row(Span<float const> outputs, Span<float const> gradients, Span<float> d_outputs) const {
-    auto sum = 0.0F;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      sum += outputs[i] * gradients[i];
+    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
       d_outputs[i] = gradients[i];
-    }
-    return sum;
+      return outputs[i] * gradients[i];
+    });
+    return static_cast<float>(sum);
   }
 };
 

@@ -60,15 +60,13 @@ struct SplitSparseCrossEntropy {
     }
     along::all_reduce(group, sums, scratch);
 
-    auto sum = 0.0F;
-    for (std::size_t r = 0; r < rows; ++r) {
+    return static_cast<float>(sum_over(rows, [&](std::size_t r) {
       auto* const e    = d + r * width;
       auto const share = 1 / sums[r];
       for (std::size_t c = 0; c < width; ++c) e[c] *= share;
       if (auto const label = static_cast<std::size_t>(labels[r]) - first; label < width) e[label] -= 1;
-      sum += top[r] + std::log(sums[r]) - sums[rows + r];
-    }
-    return sum;
+      return top[r] + std::log(sums[r]) - sums[rows + r];
+    }));
   }
 
  private:

@@ -72,13 +72,14 @@ class Weighted {
   float compute(std::size_t rows, std::size_t width, float const* y, target const* wanted, float* dy) const {
     check(rows, width, wanted);
     auto const each = targets(width);
-    auto sum        = 0.0F;
-    for (std::size_t r = 0; r < rows; ++r, y += width, dy += width, wanted += each) {
-      auto const weight = weights_[class_of(Span<target const>{wanted, each})];
-      sum += weight * sum_of<D>(loss_, 1, width, y, wanted, dy);
-      for (std::size_t i = 0; i < width; ++i) dy[i] *= weight;
-    }
-    return sum;
+    return static_cast<float>(sum_over(rows, [&](std::size_t r) {
+      auto const* const of_row = wanted + r * each;
+      auto* const d            = dy + r * width;
+      auto const weight        = weights_[class_of(Span<target const>{of_row, each})];
+      auto const sum           = weight * sum_of<D>(loss_, 1, width, y + r * width, of_row, d);
+      for (std::size_t i = 0; i < width; ++i) d[i] *= weight;
+      return sum;
+    }));
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, target const*, float*, SumOfRows) const {

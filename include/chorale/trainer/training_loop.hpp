@@ -107,6 +107,7 @@ class GradientAccumulator {
   void add(Gradients const& gradients, Batch const& batch) {
     sums_.resize(gradients.values.size());
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += gradients.values[i];
+    header_ += gradients.header().all();
     tables_.resize(gradients.tables.size());
     for (std::size_t i = 0; i < tables_.size(); ++i) tables_[i].append(gradients.tables[i]);
     rows_ += batch.global_rows != 0 ? batch.global_rows : batch.rows;
@@ -114,7 +115,12 @@ class GradientAccumulator {
 
   /// Adds the accumulated sums to these gradients, and clears them.
   void add_to(Gradients const& gradients) {
+    if (empty()) return;
+    auto const header = gradients.header().all();
+    header_ += header;
     for (std::size_t i = 0; i < sums_.size(); ++i) gradients.values[i] += sums_[i];
+    for (std::size_t i = 0; i < header.size(); ++i) header[i] = static_cast<float>(header_.sums[i]);
+    header_ = {};
     for (std::size_t i = 0; i < tables_.size(); ++i) {
       gradients.tables[i].add(tables_[i].view());
       tables_[i].clear();
@@ -125,6 +131,7 @@ class GradientAccumulator {
 
  private:
   std::vector<float> sums_;                                                // laid out as gradients
+  Totals header_{};                                                        // in double: of many batches, too
   std::vector<RowList> tables_;                                            // of gradients that are rows
   std::size_t rows_ = 0;                                                   // of the whole batches
 };

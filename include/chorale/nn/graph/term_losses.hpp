@@ -8,6 +8,7 @@
 #include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/axes.hpp>
 #include <chorale/tensor/kernels.hpp>
+#include <chorale/tensor/sum.hpp>
 
 #include <algorithm>
 #include <array>
@@ -65,7 +66,7 @@ struct TermLosses {
     using C             = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
     auto const* const y = executor.output(output_of<Term>);
     if constexpr (ValueOf<Term>::is_ragged) {
-      auto sum = 0.0F;
+      auto sum = 0.0;
       each_ragged<Term>(batch, executor, [&](std::size_t r, Range row, auto const* wanted) {
         auto const groups = C::groups(row.size()), numbers = row.size() * C::of_position;
         auto* const d     = dy + row.begin * C::of_position;
@@ -74,9 +75,9 @@ struct TermLosses {
         auto const of_row =
             loss::sum_of<D>(term.what, groups, numbers / groups, y + row.begin * C::of_position, wanted, d);
         Kernels<D>::multiply(numbers, d, factor);
-        sum += of_row * factor;
+        sum += static_cast<double>(of_row * factor);
       });
-      return sum;
+      return static_cast<float>(sum);
     } else {
       return loss_of_fixed(term, batch, y, dy, axes, scratch);
     }
@@ -132,9 +133,9 @@ struct TermLosses {
       return compute(0, batch.rows, scaled);
     } else {
       auto const weights = batch[W{}];
-      auto sum           = 0.0F;
-      for (std::size_t r = 0; r < batch.rows; ++r) sum += compute(r, 1, scaled * static_cast<float>(weights[r]));
-      return sum;
+      return static_cast<float>(sum_over(batch.rows, [&](std::size_t r) {
+        return compute(r, 1, scaled * static_cast<float>(weights[r]));
+      }));
     }
   }
 };

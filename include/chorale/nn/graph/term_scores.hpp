@@ -187,22 +187,24 @@ class TermScores {
     constexpr bool has_state = metric::HasState<decltype(Term::what)>;
     constexpr auto targets   = targets_in<F> / C::positions;
     auto const* const y      = outputs.output(output_of<Term>);
-    auto sum                 = 0.0F;
+    auto sum                 = 0.0;
     if constexpr (ValueOf<Term>::is_ragged) {
       Compare::template each_ragged<Term>(batch, outputs, [&](std::size_t, Range row, auto const* wanted) {
         auto const groups    = C::groups(row.size());
         auto const* const at = y + row.begin * C::of_position;
         if constexpr (has_state) states_.template add<I>(over, groups, C::width, at, wanted, targets);
-        else sum += metric::sum_of(term.what, groups, C::width, at, wanted, targets) / static_cast<float>(groups);
+        else sum += static_cast<double>(metric::sum_of(term.what, groups, C::width, at, wanted, targets)) /
+                    static_cast<double>(groups);
       });
     } else {
       auto const* const wanted = batch[F{}].data();
       auto const groups        = batch.rows * C::positions;
       if constexpr (has_state) states_.template add<I>(over, groups, C::width, y, wanted, targets);
-      else sum = metric::sum_of(term.what, groups, C::width, y, wanted, targets) / static_cast<float>(C::positions);
+      else sum = static_cast<double>(metric::sum_of(term.what, groups, C::width, y, wanted, targets)) /
+                 static_cast<double>(C::positions);
     }
     if constexpr (has_state) return metric::not_in_header(over);
-    else return sum;
+    else return static_cast<float>(sum);
   }
 
   Losses losses_;

@@ -12,6 +12,7 @@
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/square_tree.hpp>
+#include <chorale/tensor/sum.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -70,15 +71,14 @@ struct Loops {
   /// source              tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
   static float sparse_cross_entropy(std::size_t rows, std::size_t classes, float const* logits, int const* labels,
                                     float* d_logits) {
-    auto sum = 0.0F;
-    for (std::size_t r = 0; r < rows; ++r, logits += classes, d_logits += classes) {
-      auto const label = static_cast<std::size_t>(labels[r]);
+    return static_cast<float>(sum_over(rows, [=](std::size_t r) {
+      auto const at     = r * classes;
+      auto const label  = at + static_cast<std::size_t>(labels[r]);
       auto const wanted = logits[label];
-      auto const log_z  = softmax(classes, logits, d_logits);
-      sum += log_z - wanted;
+      auto const log_z  = softmax(classes, logits + at, d_logits + at);
       d_logits[label] -= 1.0F;
-    }
-    return sum;
+      return log_z - wanted;
+    }));
   }
 
   /// Sum over rows of -Σ target · log softmax(logits), for a distribution over classes in each row, and its gradient.
@@ -87,15 +87,15 @@ struct Loops {
   /// source    tf.keras.losses.CategoricalCrossentropy(from_logits=True)
   static float cross_entropy(std::size_t rows, std::size_t classes, float const* logits, float const* targets,
                              float* d_logits) {
-    auto sum = 0.0F;
+    auto sum = 0.0;
     for (std::size_t r = 0; r < rows; ++r, logits += classes, targets += classes, d_logits += classes) {
       auto const log_z = softmax(classes, logits, d_logits);
-      for (std::size_t c = 0; c < classes; ++c) {
-        sum += targets[c] * (log_z - logits[c]);
+      sum += sum_over(classes, [=](std::size_t c) {
         d_logits[c] -= targets[c];
-      }
+        return targets[c] * (log_z - logits[c]);
+      });
     }
-    return sum;
+    return static_cast<float>(sum);
   }
 
   /// The smallest probability whose logarithm is taken; those below it count as this one.
@@ -108,15 +108,13 @@ struct Loops {
   /// source    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=False)
   static float sparse_cross_entropy_of_probabilities(std::size_t rows, std::size_t classes, float const* p,
                                                      int const* labels, float* d_p) {
-    auto sum = 0.0F;
     std::fill_n(d_p, rows * classes, 0.0F);
-    for (std::size_t r = 0; r < rows; ++r, p += classes, d_p += classes) {
-      auto const label = static_cast<std::size_t>(labels[r]);
+    return static_cast<float>(sum_over(rows, [=](std::size_t r) {
+      auto const label = r * classes + static_cast<std::size_t>(labels[r]);
       auto const at    = std::max(p[label], least_probability);
-      sum -= std::log(at);
       d_p[label] = -1.0F / at;
-    }
-    return sum;
+      return -std::log(at);
+    }));
   }
 
   /// Sum over rows of -Σ target · log p, and its gradient by the probabilities.
@@ -125,13 +123,11 @@ struct Loops {
   /// source             tf.keras.losses.CategoricalCrossentropy(from_logits=False)
   static float cross_entropy_of_probabilities(std::size_t rows, std::size_t classes, float const* p,
                                               float const* targets, float* d_p) {
-    auto sum = 0.0F;
-    for (std::size_t i = 0; i < rows * classes; ++i) {
+    return static_cast<float>(sum_over(rows * classes, [=](std::size_t i) {
       auto const at = std::max(p[i], least_probability);
-      sum -= targets[i] * std::log(at);
       d_p[i] = -targets[i] / at;
-    }
-    return sum;
+      return -targets[i] * std::log(at);
+    }));
   }
 
   /// Sum over rows of the mean over outputs of (output - target)^2, and its gradient by the outputs.
@@ -140,13 +136,11 @@ struct Loops {
   static float squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
                              float* d_outputs) {
     auto const scale = 1.0F / static_cast<float>(width);
-    auto sum         = 0.0F;
-    for (std::size_t i = 0; i < rows * width; ++i) {
+    return static_cast<float>(sum_of_many(rows * width, [=](std::size_t i) {
       auto const difference = outputs[i] - targets[i];
-      sum += difference * difference * scale;
       d_outputs[i] = 2.0F * difference * scale;
-    }
-    return sum;
+      return difference * difference * scale;
+    }));
   }
 
   /// True if no value is infinite or NaN: no exponent has all its bits.

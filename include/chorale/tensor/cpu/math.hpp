@@ -60,6 +60,17 @@ inline float sum_of(std::size_t n, F&& f) {
   return lanes[0];
 }
 
+/// The sum of f(0) to f(n - 1) for any n: blocks in 16 lanes, and these in double. See sum_over(), which is for functions
+/// that are no vector instructions.
+template <class F>
+inline double sum_of_many(std::size_t n, F&& f) {
+  constexpr std::size_t block = 256;
+  auto sum = 0.0;
+  for (std::size_t begin = 0; begin < n; begin += block)
+    sum += static_cast<double>(sum_of(std::min(block, n - begin), [&](std::size_t i) { return f(begin + i); }));
+  return sum;
+}
+
 /// The largest of n numbers, at least one.
 inline float largest(std::size_t n, float const* x) {
   constexpr std::size_t width = 16;

@@ -42,25 +42,25 @@ cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* lo
   return detail::sum_rows(rows, classes, to, queue, [=] __device__(std::size_t r) {
     auto const at    = r * classes;
     auto const log_z = detail::softmax_of(classes, logits + at, d_logits + at);
-    auto loss        = 0.0F;
+    auto loss        = 0.0;
     for (auto i = at; i < at + classes; ++i) {
-      loss += targets[i] * (log_z - logits[i]);
+      loss += static_cast<double>(targets[i] * (log_z - logits[i]));
       d_logits[i] -= targets[i];
     }
-    return loss;
+    return static_cast<float>(loss);
   });
 }
 cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
                           float* d_outputs, SumOfRows to, cudaStream_t queue) {
   return detail::sum_rows(rows, width, to, queue, [=] __device__(std::size_t r) {
     auto const scale = 1 / static_cast<float>(width);
-    auto loss        = 0.0F;
+    auto loss        = 0.0;
     for (auto i = r * width; i < (r + 1) * width; ++i) {
       auto const difference = outputs[i] - targets[i];
-      loss += difference * difference * scale;
+      loss += static_cast<double>(difference * difference * scale);
       d_outputs[i] = 2 * difference * scale;
     }
-    return loss;
+    return static_cast<float>(loss);
   });
 }
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to,
