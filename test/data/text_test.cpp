@@ -122,13 +122,14 @@ TEST_CASE("windows are shuffled, dealt out and continued as other rows", "[data]
   CHECK(one != sorted);
   CHECK(one != two);
   CHECK(firsts(rows.shuffle(1'000, Seed{3}), 0) == one);                   // a function of the recipe and the epoch
-  auto dealt = std::vector<int>(96);                                       // to three workers
+  auto dealt       = std::vector<int>(96);                                 // to three workers
+  auto const fixed = rows.shuffle(1'000, Seed{3}, data::Order::fixed);
   for (std::size_t i = 0; i < 3; ++i) {
-    auto const mine = firsts(shuffled.shard(3, i), 0);
+    auto const mine = firsts(fixed.shard(3, i), i);
     for (std::size_t k = 0; k < mine.size(); ++k) dealt[3 * k + i] = mine[k];
   }
   CHECK(dealt == one);
-  CHECK(firsts(shuffled.skip(40), 0) == std::vector<int>(one.begin() + 40, one.end()));
+  CHECK(firsts(fixed.skip(40), 5) == std::vector<int>(one.begin() + 40, one.end()));
   auto stream = rows.shuffle(10, Seed{1}).batch(7).stream(0);
   auto batch  = decltype(rows.shuffle(10, Seed{1}).batch(7))::element{};
   auto count  = std::size_t{0};

@@ -7,35 +7,15 @@
 #include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/data/elements.hpp>
+#include <chorale/data/stage_options.hpp>
 
 #include <concepts>
 #include <cstddef>
-#include <filesystem>
-#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-namespace chorale {
-
-/// A recipe for elements, cheap to copy: each call of stream starts one pass. See data::digits, data::from_tensors.
-///
-/// order   a pass is a function of (the recipe, epoch): the same elements in the same order, for any number of threads
-template <class D>
-concept Dataset = std::copy_constructible<D> && requires(D const& dataset, std::size_t epoch,
-                                                         typename D::element& element) {
-  { dataset.stream(epoch) } -> std::move_constructible;                        // pass number epoch, 0-based
-  { dataset.stream(epoch).next(element) } -> std::same_as<bool>;    // false at the end; a view until the next call
-  { dataset.size() } -> std::same_as<std::optional<std::size_t>>;   // elements of one pass, where that is known
-};
-
-/// A dataset whose elements stay in place as long as one of its streams or copies exists: no stage has to copy them.
-template <class D>
-concept Stable = Dataset<D> && requires { requires D::stable; };
-
-}  // namespace chorale
 
 namespace chorale::data {
 
@@ -62,112 +42,10 @@ inline constexpr bool unpads<Row<G...>, From, To> = [] {
   }
 }();
 
-}  // namespace detail
-
-/// A selection of elements of a pass: number `first`, then every `step`-th after it, at most `count` in all.
-struct Every {
-  std::size_t first = 0, step = 1, count = std::numeric_limits<std::size_t>::max();
-};
-
-/// Whether batch keeps or drops the last rows of a pass if they do not fill a batch.
-enum class Remainder { keep, drop };
-
-/// The order of elements that several threads make: the same for any number of threads, or as they are ready.
-enum class Order { fixed, any };
-
-/// The file in which cache keeps rows; a run that does not find it makes it. A file that other stages made is refused.
-///
-/// functions   of the stages before the cache, whose code a program cannot look into: another text when they change
-struct InFile {
-  std::filesystem::path path;
-  std::string functions{};
-};
-
-/// A number of threads or elements that the stage chooses itself, by measurements while it runs.
-///
-///   rows.map(f, {.threads = data::auto_tune}).batch(64).prefetch(data::auto_tune)
-///
-/// order   rows and their order are the same as with any other number
-/// source  tf.data.AUTOTUNE
-inline constexpr auto auto_tune = std::numeric_limits<std::size_t>::max();
-
-/// How map spreads rows over threads. A thread takes rows in runs: of 1 row if f takes long, else of up to 64 rows.
-struct Parallel {
-  std::size_t threads = 0;                                 // 0: one per core; auto_tune: up to one per core
-  std::size_t ahead   = 0;                                 // rows that wait for the reader; 0: two runs for each thread
-  Order order         = Order::fixed;
-};
-
-/// How far prefetch runs ahead of the reader, which holds one more element.
-struct Ahead {
-  std::size_t elements = 2;                                // auto_tune: from 2 to 64, by default with bytes = 256 MiB
-  std::size_t bytes    = std::numeric_limits<std::size_t>::max();          // while it holds so many, it makes no more
-};
-
-/// How window makes one row of several: of `size` rows, each `stride` rows after the one before. The next window begins
-/// `shift` rows after this one.
-struct Window {
-  std::size_t size    = 1;
-  std::size_t shift   = 0;                                 // 0: size, so that windows do not overlap
-  std::size_t stride  = 1;
-  Remainder remainder = Remainder::drop;                   // keep: the last windows have fewer rows
-};
-
-/// How padded_batch makes rows equally wide.
-struct Padding {
-  std::size_t width = 0, targets = 0;                      // of every row; 0: as wide as the widest one of the batch
-  double x = 0, y = 0;                                     // appended to shorter rows
-};
-
-/// How padded_batch pads a ragged field.
-template <IsField F>
-struct PaddingOf {
-  std::size_t length = 0;                                  // of the ragged dimension; 0: that of the longest row
-  typename F::element_type value = 0;                      // appended to shorter rows
-};
-
-/// Whether unpad refuses or keeps rows that are nothing but padding.
-enum class EmptyRows { refuse, keep };
-
-/// What unpad takes for padding of a field.
-template <IsField F>
-struct Unpadding {
-  typename F::element_type value = 0;                      // of all numbers of a position
-  EmptyRows empty_rows           = EmptyRows::refuse;      // keep: rows without positions, of which layers give zeros
-};
-
-/// How bucket_by_sequence_length sorts rows by their lengths. Bucket i has the lengths from boundary i - 1 to below
-/// boundary i, and a last one all others.
-struct Buckets {
-  std::vector<std::size_t> boundaries;                     // ascending
-  std::vector<GlobalBatch> rows;                           // of a batch of each bucket: one more than boundaries
-  Remainder remainder = Remainder::keep;                   // of the rows that do not fill a batch at the end of a pass
-};
-
-namespace detail {
-
 template <class F, class In, class Out>
 constexpr bool expect_callable();                          // in stages/map.hpp
 
 }  // namespace detail
-
-template <class D, class F, class Out> class Mapped;
-template <class D, class F, class Out> class ParallelMapped;
-template <class D, class F, class Out> class MapBatched;
-template <class In, IsField From, IsField To> class Unpad;
-template <class D, class F> class Filtered;
-template <class D> class Ranged;
-template <class A, class B> class Concatenated;
-template <class D, class Out> class Windowed;
-template <class D> class PaddedBatched;
-template <class D, class F> class BucketedByLength;
-template <class D> class Cached;
-template <class D> class FileCached;
-template <class D> class Shuffled;
-template <class D> class ShuffleRepeated;
-template <class D> class Batched;
-template <class D> class Repeated;
-template <class D> class Prefetched;
 
 /// The dataset in place of one that the compiler has refused with a sentence. What takes it says nothing more.
 struct RefusedData {
@@ -266,14 +144,15 @@ class Pipe {
   template <class F>
   auto filter(F f) const { return Filtered<D, F>{self(), std::move(f)}; }
 
-  /// The first n elements of each pass.
-  auto take(std::size_t n) const { return Ranged<D>{self(), {.count = n}}; }
+  /// The first n elements of each pass. Rows need one order in all epochs, and each row once: behind shuffle or repeat,
+  /// rows of take would be among those of skip. Batches may have any order: .shuffle(n).batch(64).take(100).
+  auto take(std::size_t n) const { return ranged({.count = n}); }
 
-  /// All but the first n elements of each pass.
-  auto skip(std::size_t n) const { return Ranged<D>{self(), {.first = n}}; }
+  /// All but the first n elements of each pass, as take.
+  auto skip(std::size_t n) const { return ranged({.first = n}); }
 
-  /// Part i of n: elements i, i + n, i + 2 n and so on. The parts are disjoint, and together all elements.
-  auto shard(std::size_t n, std::size_t i) const { return Ranged<D>{self(), {.first = i, .step = n}}; }
+  /// Part i of n: elements i, i + n, i + 2 n and so on. The parts are disjoint, and together all elements. As take.
+  auto shard(std::size_t n, std::size_t i) const { return ranged({.first = i, .step = n}); }
 
   /// The elements of this dataset, then those of another one.
   template <class Other>
@@ -294,6 +173,14 @@ class Pipe {
 
   /// Picks each element at random among the next `buffer` elements, in another order in each epoch.
   auto shuffle(std::size_t buffer, Seed seed = {}) const { return Shuffled<D>{self(), buffer, seed}; }
+
+  /// Picks each element at random, in the same order in every epoch: Order::fixed. take, skip, shard and
+  /// validation_split may follow, and another shuffle behind them.
+  auto shuffle(std::size_t buffer, Order order) const { return shuffle(buffer, Seed{}, order); }
+  auto shuffle(std::size_t buffer, Seed seed, Order order) const {
+    CHORALE_EXPECTS(order == Order::fixed, "shuffle gives each epoch another order if no Order is named");
+    return Shuffled<D, Order::fixed>{self(), buffer, seed};
+  }
 
   /// Gathers rows into batches; the last one of a pass may be smaller. A ragged field is as wide as the widest row of
   /// the batch, and padded with zeros.
@@ -369,6 +256,23 @@ class Pipe {
     static_assert(!has || ragged, "chorale: padded_batch pads ragged fields, and all rows of this one have the same "
                                   "shape");
     return ragged;
+  }
+
+  auto ranged(Every which) const {
+    constexpr bool rows = is_row<typename D::element>, one_order = !rows || !detail::reorders<D>,
+                   once = !rows || !detail::repeats<D>;
+    static_assert(one_order, "chorale: take, skip and shard divide rows by their places, and shuffle gives each epoch "
+                             "another order, so that rows would be on both sides. Put shuffle behind them, or write "
+                             "shuffle(n, seed, Order::fixed), or put cache() behind shuffle");
+    static_assert(!one_order || once,
+                  "chorale: take, skip and shard divide rows by their places, and repeat gives each row several times, "
+                  "so that rows would be on both sides. Put repeat behind them");
+    if constexpr (one_order && once) {
+      if constexpr (rows) detail::expect_one_order(!detail::reorders_by_option(self()));
+      return Ranged<D>{self(), which};
+    } else {
+      return RefusedData{};
+    }
   }
 
   template <class F>

@@ -11,24 +11,6 @@
 
 namespace chorale::data {
 
-namespace detail {
-
-/// True if a dataset has another order in each epoch by its type: a shuffle, with no cache behind it.
-template <class D>
-inline constexpr bool reorders = false;
-template <template <class...> class Stage, class... Parts>
-inline constexpr bool reorders<Stage<Parts...>> = ((Dataset<Parts> && reorders<Parts>) || ...);
-template <class D>
-inline constexpr bool reorders<Shuffled<D>> = true;
-template <class D>
-inline constexpr bool reorders<ShuffleRepeated<D>> = true;
-template <class D>
-inline constexpr bool reorders<Cached<D>> = false;
-template <class D>
-inline constexpr bool reorders<FileCached<D>> = false;
-
-}  // namespace detail
-
 inline auto validation_split(RefusedData, double) { return std::pair{RefusedData{}, RefusedData{}}; }
 
 /// The first rows of a dataset, to train with, and its last rows, to validate with.
@@ -47,9 +29,16 @@ auto validation_split(Rows const& rows, double part) {
   if constexpr (detail::reorders<Rows>) {
     static_assert(!detail::reorders<Rows>, "chorale: validation_split takes rows whose order is the same in every epoch, "
                                            "and shuffle gives each epoch another one, so that rows would train and "
-                                           "validate. Put cache() behind it: rows.shuffle(n, seed).cache()");
+                                           "validate. Write shuffle(n, seed, Order::fixed), or put cache() behind it: "
+                                           "rows.shuffle(n, seed).cache()");
+    return std::pair{RefusedData{}, RefusedData{}};
+  } else if constexpr (detail::repeats<Rows>) {
+    static_assert(!detail::repeats<Rows>, "chorale: validation_split takes rows that come once, and repeat gives each "
+                                          "row several times, so that rows would train and validate. Put repeat behind "
+                                          "it");
     return std::pair{RefusedData{}, RefusedData{}};
   } else {
+    detail::expect_one_order(!detail::reorders_by_option(rows));
     auto const size = rows.size();
     CHORALE_EXPECTS(size.has_value(), "validation_split needs a dataset whose number of rows is known: put cache() "
                                       "before it");

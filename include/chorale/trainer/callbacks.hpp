@@ -39,6 +39,10 @@ class Validation {
 };
 template <class Data>
 Validation<Data> validate_on(Data const& data) {
+  static_assert(!data::detail::cuts_shuffled<Data>,
+                "chorale: validate_on takes the same rows in every epoch, and take, skip or shard of shuffled or "
+                "repeated batches are others, also those that train. Divide the rows before: take, skip or "
+                "validation_split, then shuffle and batch");
   return Validation<Data>{data};
 }
 /// validate_on under the name that fit of Keras has for it.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/data/sources.hpp"
 
+#include <chorale/data/validation_split.hpp>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -43,6 +45,53 @@ TEST_CASE("a shuffled stable row is the source's own memory", "[data]") {
 TEST_CASE("an element comes at most a buffer too early", "[data]") {
   auto const order = sources::targets(sources::Counting{200}.shuffle(10, 1));
   for (int place = 0; place < 200; ++place) CHECK(order[static_cast<std::size_t>(place)] < place + 10);
+}
+
+TEST_CASE("rows that are shuffled in one order and then divided are on one side in every epoch", "[data]") {
+  auto const rows  = sources::Counting{100};
+  auto const fixed = rows.shuffle(100, 1, data::Order::fixed);
+  CHECK(sources::targets(fixed, 0) == sources::targets(rows.shuffle(100, 1), 0));
+  CHECK(sources::targets(fixed, 0) == sources::targets(fixed, 7));
+  CHECK(sources::targets(fixed.repeat(2)) == sources::targets(fixed.concatenate(fixed)));
+  auto const check = [](auto const& one, auto const& others) {
+    auto const held = sources::targets(one, 0);
+    for (std::size_t epoch = 0; epoch < 4; ++epoch) {
+      auto all = sources::targets(one, epoch), rest = sources::targets(others, epoch);
+      std::ranges::sort(all);
+      CHECK(all == [&] { auto sorted = held; std::ranges::sort(sorted); return sorted; }());
+      all.insert(all.end(), rest.begin(), rest.end());
+      std::ranges::sort(all);
+      CHECK(all == sources::in_order(100));
+    }
+  };
+  check(fixed.take(20), fixed.skip(20));
+  check(fixed.take(20).shuffle(20), fixed.skip(20).shuffle(80));
+  check(fixed.shard(2, 0), fixed.shard(2, 1));
+  check(rows.shuffle(100, 1).cache().take(20), rows.shuffle(100, 1).cache().skip(20));
+  CHECK_THROWS_WITH(rows.shuffle(9, 1, data::Order::any), Catch::Contains("shuffle gives each epoch another order"));
+}
+
+TEST_CASE("rows whose order depends on an option are not divided", "[data]") {
+  auto const rows    = sources::Counting{10};
+  auto const refused = [](auto divide) {
+    CHECK_THROWS_WITH(divide(), Catch::Contains("take, skip, shard and validation_split divide rows by their places"));
+  };
+  auto const files = data::interleave(std::vector{rows, rows}, {.cycle = 2, .block = 2, .shuffle = Seed{1}});
+  auto const same  = [](auto const& row, std::vector<float>& x, std::vector<int>& y) {
+    x.assign(row.x.begin(), row.x.end()), y.assign(row.y.begin(), row.y.end());
+  };
+  auto const any = rows.map(same, {.threads = 2, .order = data::Order::any});
+  refused([&] { files.take(4); });
+  refused([&] { files.map(same).prefetch(2).skip(4); });
+  refused([&] { rows.concatenate(files).shard(2, 1); });
+  refused([&] { any.filter([](auto const&) { return true; }).skip(4); });
+  refused([&] { any.window({.size = 2}).take(1); });
+  refused([&] { data::zip(any, any).take(1); });
+  refused([&] { data::validation_split(any.shuffle(9, 1, data::Order::fixed), 0.5); });
+  CHECK(sources::targets(files.cache().take(4)).size() == 4);
+  CHECK(sources::targets(any.cache().skip(4)).size() == 6);
+  CHECK(sources::targets(files.batch(2).take(2)).size() == 4);             // so many steps, of any rows
+  CHECK(sources::targets(rows.map(same, {.threads = 2}).take(3)).size() == 3);
 }
 
 TEST_CASE("a full buffer puts every element everywhere", "[data]") {

@@ -70,6 +70,7 @@ class Concatenated : public Pipe<Concatenated<A, B>> {
     return *a + *b;
   }
 
+  bool reorders() const { return detail::reorders_by_option(first_) || detail::reorders_by_option(second_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(first_, lines);
     lines.push_back("concatenate");
@@ -133,6 +134,7 @@ class Zipped : public Pipe<Zipped<A, B>> {
     return std::min(*a, *b);
   }
 
+  bool reorders() const { return detail::reorders_by_option(x_) || detail::reorders_by_option(y_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(x_, lines);
     lines.push_back("zip");

@@ -53,6 +53,7 @@ class Filtered : public Pipe<Filtered<D, F>> {
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), f_}; }
   std::optional<std::size_t> size() const { return {}; }   // unknown before a pass
 
+  bool reorders() const { return detail::reorders_by_option(from_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
     lines.push_back("filter");
@@ -120,6 +121,7 @@ class Ranged : public Pipe<Ranged<D>> {
     return std::min(which_.count, left / which_.step + (left % which_.step != 0 ? 1 : 0));
   }
 
+  bool reorders() const { return detail::reorders_by_option(from_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
     lines.push_back("elements from " + std::to_string(which_.first) + " step " + std::to_string(which_.step) +

@@ -126,6 +126,9 @@ class Interleaved : public Pipe<Interleaved<D>> {
   Stream stream(std::size_t epoch) const { return {sources_, how_, epoch}; }
   std::optional<std::size_t> size() const { return detail::sum_of_sizes(*sources_); }
 
+  bool reorders() const {
+    return how_.shuffle.has_value() || std::ranges::any_of(*sources_, detail::reorders_by_option<D>);
+  }
   void describe(std::vector<std::string>& lines) const {
     detail::describe_sources(*sources_, lines);
     lines.push_back("interleave cycle " + std::to_string(how_.cycle) + " block " + std::to_string(how_.block) +

@@ -176,6 +176,7 @@ class Mapped : public Pipe<Mapped<D, F, Out>> {
     else return {};
   }
 
+  bool reorders() const { return detail::reorders_by_option(from_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
     lines.push_back("map to " + detail::RowType<Out>::text());

@@ -480,6 +480,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
     else return {};
   }
 
+  bool reorders() const { return how_.order == Order::any || detail::reorders_by_option(from_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
     lines.push_back("map to " + detail::RowType<Out>::text());

@@ -196,6 +196,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
   std::size_t elements() const { return elements_.get(); }
   std::optional<std::size_t> size() const { return from_.size(); }
 
+  bool reorders() const { return detail::reorders_by_option(from_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
   }

@@ -18,11 +18,12 @@ namespace chorale::data {
 ///
 ///   source  … 7 6 5 ->  [3 | 1 | 4 | 2]  -> picked
 ///
-/// order   a function of (seed, epoch); a buffer of all elements gives every order the same chance
+/// order   a function of (seed, epoch), or of the seed alone with Order::fixed; a buffer of all elements gives every
+///         order the same chance
 /// cost    views of a stable source, else copies; no allocation once the buffer is full, also in a later pass of
 ///         .shuffle(n).repeat(m)
-template <class D>
-class Shuffled : public Pipe<Shuffled<D>> {
+template <class D, Order order>
+class Shuffled : public Pipe<Shuffled<D, order>> {
  public:
   using element = typename D::element;
   static constexpr bool stable = Stable<D>;
@@ -121,20 +122,25 @@ class Shuffled : public Pipe<Shuffled<D>> {
     stream.begin_again(from_.stream(epoch), random(epoch));
   }
 
-  /// Concatenates n passes into one, as Pipe::repeat does; all passes shuffle in one buffer.
-  auto repeat(std::size_t n) const { return ShuffleRepeated<D>{*this, n}; }
+  /// Concatenates n passes into one, as Pipe::repeat does; all passes shuffle in one buffer, each in another order.
+  auto repeat(std::size_t n) const {
+    if constexpr (order == Order::any) return ShuffleRepeated<D>{*this, n};
+    else return Repeated<Shuffled>{*this, n};
+  }
+  bool reorders() const { return detail::reorders_by_option(from_); }
 
   std::optional<std::size_t> size() const { return from_.size(); }
 
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
-    lines.push_back("shuffle " + std::to_string(buffer_) + " seed " + std::to_string(seed_.value));
+    lines.push_back("shuffle " + std::to_string(buffer_) + " seed " + std::to_string(seed_.value) +
+                    (order == Order::fixed ? " fixed" : ""));
   }
 
  private:
   Random random(std::size_t epoch) const {
     constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": used by no other stage
-    return {seed_, purpose + epoch};
+    return {seed_, purpose + (order == Order::fixed ? 0 : epoch)};
   }
 
   D from_;

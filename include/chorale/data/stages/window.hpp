@@ -121,6 +121,7 @@ class Windowed : public Pipe<Windowed<D, Out>> {
     return *rows < reach ? 0 : (*rows - reach) / how_.shift + 1;
   }
 
+  bool reorders() const { return detail::reorders_by_option(from_); }
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);
     lines.push_back("window " + std::to_string(how_.size) + " shift " + std::to_string(how_.shift) + " stride " +
