@@ -130,6 +130,7 @@
 #include <chorale/nn/reshape.hpp>
 #include <chorale/nn/resize.hpp>
 #include <chorale/nn/rms_norm.hpp>
+#include <chorale/nn/position_loss.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/nn/sharded_embedding.hpp>

@@ -141,6 +141,8 @@ struct Hinge;                                                                   
 struct SquaredHinge;
 struct BinaryFocalCrossEntropy;
 template <class L> class Weighted;                                                    // nn/weighted_loss.hpp
+template <class L> class PerPosition;                                                 // nn/position_loss.hpp
+class ignore_label;
 
 }  // namespace loss
 

@@ -56,6 +56,9 @@ class Copy : public StepReports {
   }();
   static_assert(metrics <= StepHeader<float>::max_metrics, "chorale: a model has at most 14 metrics");
 
+  /// True if the loss is one of loss::per_position: the mean divides by positions.
+  static constexpr bool counts_positions = requires { requires L::counts_positions; };
+
   static constexpr int optimizer_slots = Optimizer::slots;
 
   /// The smallest end with which `ready` reports that the learner does not add up over all replicas any more in this
@@ -146,7 +149,7 @@ class Copy : public StepReports {
     rows_        = batch.rows;
     if constexpr (!continues<Batch>) clear();
     report(g, optimizer.now.step, mirrored());
-    auto loss = 0.0F;
+    auto loss = Sum<float>{};
     if (batch.rows == 0 && units_ != nullptr) take_part();
     if (batch.rows != 0) {
       if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite_on<D>());
@@ -156,7 +159,8 @@ class Copy : public StepReports {
       auto checked   = plan::header;
       auto leave     = Leaving<std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>>::of([&](std::size_t end) {
         if (units_ == nullptr && optimizer.checks() && end > checked) report_non_finite<D>(g, std::exchange(checked, end), end);
-        if (end == plan::header) loss = g.loss();                          // before it may be reduced
+        if (end == plan::header)                                           // before it may be reduced
+          loss = {g.loss(), static_cast<std::int64_t>(counts_positions ? g.counted() : static_cast<float>(batch.rows))};
         ready(end);
       });
       learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards,
@@ -174,7 +178,7 @@ class Copy : public StepReports {
       learner_.take_part(together, optimizer.frozen());
     }
     ready(g.values.size());
-    return {loss, static_cast<std::int64_t>(batch.rows)};
+    return loss;
   }
 
   /// Computes loss and metrics, each added up over the rows of the batch.
@@ -254,7 +258,9 @@ class Copy : public StepReports {
                    group_along(axes, spec.split.along, spec.split.parts).rank);
   }
 
-  Gradients gradients() const { return {gradients_, plan_.variables, plan_.ends(), number_, *tables_}; }
+  Gradients gradients() const {
+    return {gradients_, plan_.variables, plan_.ends(), number_, *tables_, counts_positions};
+  }
 
   /// Memory of a copy whose units take turns.
   UnitMemory& units() const { return *units_; }

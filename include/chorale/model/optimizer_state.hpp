@@ -387,7 +387,7 @@ class OptimizerState {
   }
 
   float scale(Gradients const& gradients, float scaled_by) {
-    auto const mean = 1.0F / (gradients.rows() * scaled_by);
+    auto const mean = 1.0F / (std::max(gradients.counted(), 1.0F) * scaled_by);    // of no position: zeros
     if (rule_.global_clipnorm <= 0) return mean;
     auto norm = 0.0;
     if (squared_norm) norm = *squared_norm;

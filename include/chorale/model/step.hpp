@@ -73,6 +73,9 @@ class Step {
     leave();
   }
 
+  /// Reports over how many positions the loss is a sum, before loss(): of loss::per_position.
+  void positions(float n) { gradients_.header().positions() = n; }
+
   /// Reports that the gradient of variable i is final: in any order, once for each variable. A learner that never calls
   /// it ends all of them when it returns.
   void done(std::size_t i) {

@@ -13,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -157,7 +158,8 @@ struct MeanIoU {
   }
 };
 
-/// The exponential of the mean over rows of -log softmax(logits)[label]: of T positions in a row, over all of them.
+/// The exponential of the mean over rows of -log softmax(logits)[label]: of T positions in a row, over all of them, as
+/// loss::per_position has it.
 ///
 /// targets   a label, or (B, classes), each row of which sums to 1
 /// keeps     the mean is exact: see ExactSum
@@ -168,7 +170,14 @@ struct Perplexity {
   static constexpr bool takes_logits         = true;
   using state = std::array<double, ExactSum::size + 1>;                    // sum, rows
 
+  std::optional<int> ignore_label{};                                       // of positions that do not count
+
+  /// Calls visit(name, value) for each option. Ranks compare these.
+  void options(auto&& visit) const {
+    if (ignore_label) visit("ignore_label", *ignore_label);
+  }
   void update(state& sums, Span<float const> logits, Span<int const> label) const {
+    if (label[0] == ignore_label) return;
     auto const at = detail::class_of(label);
     CHORALE_EXPECTS(at < logits.size(), "metric::Perplexity got the label " + std::to_string(label[0]) +
                                             ", but the network has outputs for 0 to " +

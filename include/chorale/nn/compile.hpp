@@ -158,7 +158,7 @@ constexpr bool check_metric() {
 /// A model of parts of which check_network() and Arguments have found each to be of its kind.
 template <class Net, class Loss, class Optimizer, class... Metrics>
 auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
-  constexpr bool many   = sizeof...(Metrics) > StepHeader<float>::max_metrics;
+  constexpr bool many   = sizeof...(Metrics) + (graph::counts_positions<Loss> ? 1 : 0) > StepHeader<float>::max_metrics;
   constexpr bool halves = MultipliesHalves<Net> && !optim::scales_loss<Optimizer>;
   static_assert(!many, "chorale: a model has at most 14 metrics");
   static_assert(!halves, "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "

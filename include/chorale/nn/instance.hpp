@@ -10,6 +10,7 @@
 #include <chorale/model/step_reports.hpp>
 #include <chorale/model/unit_memory.hpp>
 #include <chorale/model/work.hpp>
+#include <chorale/nn/graph/compared.hpp>
 #include <chorale/nn/graph/queued_step.hpp>
 #include <chorale/nn/graph/sequential_executor.hpp>
 #include <chorale/nn/graph/sliced_executor.hpp>
@@ -55,6 +56,9 @@ class Instance : public StepReports {
 
   static constexpr auto const& plan    = Net::plan;
   static constexpr std::size_t metrics = sizeof...(Metrics);
+
+  /// True if the loss is one of loss::per_position: the mean divides by the rows that count.
+  static constexpr bool counts_positions = graph::counts_positions<Loss>;
 
   static constexpr int optimizer_slots = Optimizer::slots;
 
@@ -157,12 +161,11 @@ class Instance : public StepReports {
     }
     auto& executor  = executor_for(batch);
     auto const pass = training_pass(first_row, together);
-    auto const loss = [&] {
-      if constexpr (QueuesWork<D>) return queue_gradients(batch, executor, pass, g, ready);
-      else return compute_gradients(batch, executor, pass, g, ready);
-    }();
+    auto loss = Sum<float>{0, static_cast<std::int64_t>(batch.rows)};
+    if constexpr (QueuesWork<D>) loss.value = queue_gradients(batch, executor, pass, g, ready);
+    else loss = compute_gradients(batch, executor, pass, g, ready);
     ready(g.values.size());
-    return {loss, static_cast<std::int64_t>(batch.rows)};
+    return loss;
   }
 
   /// The header of Gradients.
@@ -268,7 +271,7 @@ class Instance : public StepReports {
     return {executor.output(0), batch.rows * Net::output::size};
   }
 
-  Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_}; }
+  Gradients gradients() const { return {gradients_, plan.variables, plan.ends(), number_, {}, counts_positions}; }
 
   /// Memory of a copy whose units take turns.
   UnitMemory& units() const { return *units_; }
@@ -405,8 +408,8 @@ class Instance : public StepReports {
 
   /// Computes forward, loss and backward. Returns the sum of losses, as it was before `ready` let it be reduced.
   template <class Batch, class Ready>
-  float compute_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
-                          Ready&& ready) {
+  Sum<float> compute_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
+                               Ready&& ready) {
     std::ranges::fill(g.trailer().all(), 0.0F);
     g.trailer().summed() = 1;
     mark(g);
@@ -415,7 +418,7 @@ class Instance : public StepReports {
     executor.forward(pass);
     write_header(batch, executor, g.header(), metric::Over::step);
     if (pass.loss_scale != 1) Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(0), pass.loss_scale);
-    auto const loss = g.loss();
+    auto const loss = Sum<float>{g.loss(), static_cast<std::int64_t>(g.counted())};
     ready(plan::header);
     auto checked = plan::header;
     auto const is_final = [&](std::size_t end) {
@@ -466,6 +469,8 @@ class Instance : public StepReports {
     auto const* const y  = executor.output(0);
     header.loss()        = loss::sum_of<D>(loss_, batch.rows, width, y, batch.y.data(), executor.d_output(0));
     header.rows()        = static_cast<float>(batch.rows);
+    if constexpr (counts_positions)
+      header.positions() = static_cast<float>(loss_.counted(batch.rows, width, batch.y.data()));
     constexpr auto targets = loss::targets_of<Loss>(width);
     metric::each_of(metrics_, [&]<std::size_t I>(auto const& m) {
       if constexpr (metric::HasState<std::tuple_element_t<I, std::tuple<Metrics...>>>) {

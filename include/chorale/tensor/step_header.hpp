@@ -16,7 +16,7 @@ namespace chorale {
 /// The numbers before the gradients of a step, by their names: sums over rows, which are reduced with the gradients.
 ///
 ///            0       1      2              15
-///   header | loss  | rows | metric 0 | ... metric 13 |
+///   header | loss  | rows | metric 0 | ... metric 13 |                   or, of a loss that counts positions, these
 ///          | gradients of all variables               |
 ///   trailer| faults| rank | variable | summed | digest of 11 numbers | asked |
 ///            0       1      2          3        4 .. 14                15
@@ -35,6 +35,7 @@ class StepHeader {
   constexpr T& loss() const { return values_[0]; }                         // sum over rows()
   constexpr T& rows() const { return values_[rows_at]; }                   // exact up to 2^24 in float
   constexpr T& metric(std::size_t i) const { return values_[2 + i]; }      // sum over rows()
+  constexpr T& positions() const { return values_[plan::header - 1]; }     // loss() is over them; 0: over rows
   constexpr Span<T> all() const { return values_; }
 
  private:

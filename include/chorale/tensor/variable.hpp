@@ -73,18 +73,20 @@ struct JoinedVariables : Variables {};
 
 /// The gradients of one step, laid out as the variables: sums over rows, with their count.
 ///
-/// keeps   values are sums; the update divides them by rows() once, after the sums were reduced
+/// keeps   values are sums; the update divides them by counted() once, after the sums were reduced
 struct Gradients {
   Span<float> values;                                                      // the header holds loss, rows and metrics
   Span<PlannedVariable const> plan;
   Span<std::size_t const> ends;                                            // of the buckets, ascending
   std::uint64_t owner = 0;                                                 // differs for each instance of a model
   Span<RowGradients> tables = {};                                          // gradients that are rows; sums, too
+  bool counts_positions = false;                                           // the loss is one of loss::per_position
 
   StepHeader<float>  header() const { return StepHeader{values}; }
   StepTrailer<float> trailer() const { return StepTrailer{values}; }
   float loss() const { return header().loss(); }                           // sum over rows()
   float rows() const { return header().rows(); }                           // exact up to 2^24
+  float counted() const { return counts_positions ? header().positions() : rows(); }       // what the mean divides by
   Span<float> body() const { return values.subspan(plan::header, values.size() - plan::header - plan::trailer); }
   /// The gradient of variable i; empty if it is rows, which `tables` have.
   Span<float> operator[](std::size_t i) const {

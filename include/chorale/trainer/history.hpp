@@ -48,7 +48,11 @@ class Scores {
   void add(Span<float const> header) { totals_ += header; }
 
   std::size_t rows() const { return static_cast<std::size_t>(sums().rows()); }
-  double loss() const { return mean(sums().loss()); }
+  /// The mean loss, over rows, or over positions as loss::per_position counts them.
+  double loss() const {
+    auto const positions = metrics() < StepHeader<double>::max_metrics ? sums().positions() : 0;
+    return positions != 0 ? sums().loss() / positions : mean(sums().loss());
+  }
   std::size_t metrics() const { return names_.size(); }
   std::string_view name(std::size_t i) const { return names_[i]; }
   double metric(std::size_t i) const { return (with_state_ >> i & 1) != 0 ? results_[i] : mean(sums().metric(i)); }

@@ -38,3 +38,30 @@ auto made() { return nn::compile<Graph>(loss::SparseCrossEntropy{}, optim::SGD{}
 
 // expect: chorale: loss::SplitSparseCrossEntropy takes logits of which each rank has a part, as logits(x) of an nn::SplitEmbedding and nn::ColumnDense give them. Use loss::SparseCrossEntropy
 auto made() { return nn::compile<Graph>(loss::SplitSparseCrossEntropy<Axis<"tensor", 2>>{}, optim::SGD{}); }
+
+// expect: compiles
+auto made() {
+  return nn::compile<Graph>(loss::per_position(loss::SparseCrossEntropy{}).ignore_label(-100), optim::SGD{});
+}
+
+// expect: chorale: ignore_label is for losses of labels, such as loss::SparseCrossEntropy, and this one compares numbers
+auto made() { return loss::per_position(loss::MeanSquaredError{}).ignore_label(-100); }
+
+// expect: chorale: put loss::per_position around loss::Weighted, not into it
+auto made() {
+  return loss::Weighted<loss::PerPosition<loss::SparseCrossEntropy>>{loss::per_position(loss::SparseCrossEntropy{}), {1, 2}};
+}
+
+// expect: chorale: loss::per_position takes a loss of whole outputs, and each rank has a part of those of loss::SplitSparseCrossEntropy
+auto made() { return loss::per_position(loss::SplitSparseCrossEntropy<Axis<"tensor", 2>>{}); }
+
+// expect: chorale: gradients are divided once, by the rows or by the positions of all replicas, and loss::per_position is one of several losses
+struct Other : Field<int, 1> {};
+struct Two : nn::Graph<Image> {
+  nn::Dense<20> one, other;
+  constexpr auto operator()(auto x) const { return nn::outputs<Kind, Other>(one(x), other(x)); }
+};
+auto made() {
+  return nn::compile<Two>(nn::of<Kind>(loss::per_position(loss::SparseCrossEntropy{})) +
+                              nn::of<Other>(loss::SparseCrossEntropy{}), optim::SGD{});
+}

@@ -64,6 +64,10 @@ struct Nth<I, List<T...>> : std::tuple_element<I, std::tuple<T...>> {};
 template <class F>
 inline constexpr std::size_t targets_in = InputOf<F, 0>::type::size;
 
+/// True if the mean of loss T is over positions: see loss::per_position.
+template <class T>
+inline constexpr bool counts_positions = requires { requires T::counts_positions; };
+
 /// How a loss or a metric T compares values O with the field F: as `positions` groups of `width` numbers, each with its
 /// own targets. The result for a row is the mean over its positions. Of a ragged output, `positions` are the groups of
 /// one of its positions.
@@ -71,7 +75,7 @@ template <class T, class O, class F>
 struct Compared {
   static constexpr bool over_last_dimension =
       requires { requires T::takes_logits; } || requires { requires T::takes_probabilities; } ||
-      !requires { typename T::target; };                                   // a metric
+      counts_positions<T> || !requires { typename T::target; };            // a metric
   static constexpr bool labels_of_groups = std::is_same_v<typename F::element_type, int> && targets_in<F> == O::vectors;
   static constexpr bool in_groups = O::shape::rank > 1 && over_last_dimension &&
                                     (labels_of_groups || !std::is_same_v<typename F::element_type, int>);

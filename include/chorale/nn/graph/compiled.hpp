@@ -330,8 +330,15 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
       return graph::check_metrics<Net>(std::type_identity<Metrics>{});
     else return false;
   }();
-  constexpr auto all    = std::tuple_size_v<Losses> + std::tuple_size_v<Metrics>;
+  constexpr bool counts = []<class... Term>(std::type_identity<std::tuple<Term...>>) {
+    return (graph::counts_positions<decltype(Term::what)> || ...);
+  }(std::type_identity<Losses>{});
+  constexpr bool apart  = fits && counts && std::tuple_size_v<Losses> > 1;
+  constexpr auto all    = std::tuple_size_v<Losses> + std::tuple_size_v<Metrics> + (counts ? 1 : 0);
   constexpr bool many   = fits && all > StepHeader<float>::max_metrics;
+  static_assert(!apart, "chorale: gradients are divided once, by the rows or by the positions of all replicas, and "
+                        "loss::per_position is one of several losses. Use it alone, or leave it out: the loss of a row is "
+                        "then the mean over its positions");
   constexpr bool scales = optim::scales_loss<Optimizer>;
   constexpr bool halves = MultipliesHalves<Net> && !scales;
   static_assert(!many, "chorale: a model has at most 14 losses and metrics");
@@ -339,7 +346,7 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
                          "float. Use the optimizer that it contains");
   static_assert(!halves, "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does "
                          "not scale its loss. Use nn::Precision<bf16>");
-  if constexpr (fits && std::tuple_size_v<Losses> != 0 && !many && !scales && !halves && check_optimizer<Optimizer>()) {
+  if constexpr (fits && std::tuple_size_v<Losses> != 0 && !apart && !many && !scales && !halves && check_optimizer<Optimizer>()) {
     std::apply([]<class... Term>(Term const&... term) {
       (check_metric_options<graph::ending_of<Net, graph::index_of<typename Term::field,
                                                                   typename graph::OutputsIn<Net>::fields>>()>(term.what),

@@ -134,7 +134,8 @@ class GraphLearner {
   }
 
   /// Names of the losses of all outputs, if there are several, and of all metrics.
-  static constexpr auto metric_names = Scoring::metric_names;
+  static constexpr auto metric_names     = Scoring::metric_names;
+  static constexpr bool counts_positions = Scoring::counts_positions;
 
   GraphLearner(D device, Losses losses, Metrics metrics)
       : GraphLearner{std::move(device), Scoring{std::move(losses), std::move(metrics)}} {}
@@ -188,6 +189,7 @@ class GraphLearner {
     if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
     auto& executor = begun_or_forward(batch, pass);
     auto scores    = scores_.of(batch, executor, pass.training ? metric::Over::step : metric::Over::evaluation, axes_);
+    if constexpr (counts_positions) step.positions(static_cast<float>(scores.positions));
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(scores.loss, scores.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
@@ -213,6 +215,7 @@ class GraphLearner {
   void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
     auto const scores = scores_.of(batch, forward(batch, {.axes = axes_}), metric::Over::evaluation, axes_);
     header.loss()     = scores.loss;
+    if constexpr (counts_positions) header.positions() = static_cast<float>(scores.positions);
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = scores.metrics[i];
   }
 

@@ -56,7 +56,7 @@ struct TermLosses {
     }
   }
 
-  /// The loss of one term, a sum over the rows, and its gradient by the output.
+  /// The loss of one term, a sum over the rows or positions that it counts, and its gradient by the output.
   ///
   /// axes, scratch   for a loss of outputs that are split over the ranks of an axis
   template <class Term, class Batch>
@@ -70,7 +70,8 @@ struct TermLosses {
       each_ragged<Term>(batch, executor, [&](std::size_t r, Range row, auto const* wanted) {
         auto const groups = C::groups(row.size()), numbers = row.size() * C::of_position;
         auto* const d     = dy + row.begin * C::of_position;
-        auto factor       = term.weight / static_cast<float>(groups);
+        auto factor       = term.weight;
+        if constexpr (!counts_positions<decltype(Term::what)>) factor /= static_cast<float>(groups);
         if constexpr (!std::is_void_v<W>) factor *= static_cast<float>(batch[W{}][r]);
         auto const of_row =
             loss::sum_of<D>(term.what, groups, numbers / groups, y + row.begin * C::of_position, wanted, d);
@@ -80,6 +81,22 @@ struct TermLosses {
       return static_cast<float>(sum);
     } else {
       return loss_of_fixed(term, batch, y, dy, axes, scratch);
+    }
+  }
+
+  /// The positions of a batch that a term counts.
+  template <class Term, class Batch>
+  static double positions_of(Term const& term, Batch const& batch, Executing const& executor) {
+    using C = Compared<decltype(Term::what), ValueOf<Term>, typename Term::field>;
+    if constexpr (ValueOf<Term>::is_ragged) {
+      auto sum = std::size_t{0};
+      each_ragged<Term>(batch, executor, [&](std::size_t, Range row, auto const* wanted) {
+        sum += term.what.counted(C::groups(row.size()), C::width, wanted);
+      });
+      return static_cast<double>(sum);
+    } else {
+      return static_cast<double>(term.what.counted(batch.rows * C::positions, C::width,
+                                                   batch[typename Term::field{}].data()));
     }
   }
 
@@ -111,7 +128,7 @@ struct TermLosses {
     using C           = Compared<decltype(Term::what), ValueOf<Term>, F>;
     constexpr auto of_row = ValueOf<Term>::size;
     auto const* wanted    = batch[F{}].data();
-    auto const scaled     = term.weight / static_cast<float>(C::positions);
+    auto const scaled     = term.weight / static_cast<float>(counts_positions<decltype(Term::what)> ? 1 : C::positions);
     auto const compute    = [&](std::size_t first, std::size_t rows, float factor) {
       auto* const d  = dy + first * of_row;
       auto const sum = [&] {

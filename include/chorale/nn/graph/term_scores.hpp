@@ -66,13 +66,20 @@ class TermScores {
     return names;
   }();
 
-  /// The loss of all outputs together, and the numbers of metric_names.
+  /// True if the loss counts positions: then it is the only one, see loss::per_position.
+  static constexpr bool counts_positions = []<class... L>(std::type_identity<std::tuple<L...>>) {
+    return (graph::counts_positions<decltype(L::what)> || ...);
+  }(std::type_identity<Losses>{});
+
+  /// The loss of all outputs together, what it counts if that is positions, and the numbers of metric_names.
   struct Sums {
-    float loss = 0;
+    float loss       = 0;
+    double positions = 0;
     std::array<float, metric_names.size()> metrics{};
 
     Sums& operator+=(Sums const& other) {
       loss += other.loss;
+      positions += other.positions;
       for (std::size_t i = 0; i < metrics.size(); ++i) metrics[i] += other.metrics[i];
       return *this;
     }
@@ -131,6 +138,8 @@ class TermScores {
       auto const sum       = Compare::loss_of(term, batch, outputs, dy, axes, scratch_);
       if (is_second) Kernels<D>::sum(elements, outputs.d_output(o), dy, outputs.d_output(o));
       sums.loss += sum;
+      if constexpr (graph::counts_positions<decltype(Term::what)>)
+        sums.positions += Compare::positions_of(term, batch, outputs);
       if constexpr (num_losses > 1) sums.metrics[at++] = sum;
     };
     std::apply([&](auto const&... term) { (add(term), ...); }, losses_);

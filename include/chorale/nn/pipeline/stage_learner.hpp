@@ -63,6 +63,7 @@ class StageLearner {
  public:
   static constexpr Memory memory      = D::memory;
   static constexpr auto metric_names  = Whole::metric_names;
+  static constexpr bool counts_positions = Scoring::counts_positions;
   static constexpr auto output_width  = Whole::output_width;
   static constexpr NetworkWork work   = Whole::work;
 
@@ -157,6 +158,7 @@ class StageLearner {
     }
     messages_->wait_all();
     if (sums_ == nullptr) add_ties(ties_, gradients_, schedule_, numbers_, *messages_, predicted_);
+    if constexpr (counts_positions) step.positions(static_cast<float>(total.positions));
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       step.loss(total.loss, total.metrics[I]...);
     }(std::make_index_sequence<metric_names.size()>{});
@@ -167,6 +169,7 @@ class StageLearner {
     auto total = Sums{};
     forward_alone(batch, [](Range, Outputs const&) {}, &total);
     header.loss() = total.loss;
+    if constexpr (counts_positions) header.positions() = static_cast<float>(total.positions);
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = total.metrics[i];
     if (!owns(count_sections() - 1)) header.rows() = 0;                    // which the stage of the outputs counts
   }
@@ -416,6 +419,7 @@ class StageLearner {
     if (sums_ == nullptr || !pass.training) return;
     auto const header = StepHeader{sums_->of(slot.micro_batch)};
     header.loss()     = scores.loss;
+    if constexpr (counts_positions) header.positions() = static_cast<float>(scores.positions);
     for (std::size_t j = 0; j < scores.metrics.size(); ++j) header.metric(j) = scores.metrics[j];
   }
 

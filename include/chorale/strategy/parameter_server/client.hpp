@@ -389,7 +389,7 @@ class Client : public Calls<E, Hooks> {
     ++step_;
     exchange([&](Link& link) {
       auto& request = call == Call::push ? link.next(call) : ask_values(link, call, values);
-      request.rows  = g.rows();
+      request.rows  = g.counted();
       request.loss  = g.loss();
       request.epoch = epoch;
       request.fault = fault;
