@@ -66,7 +66,8 @@ namespace {
 /// Both layers, without dropout.
 struct Normed : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<5, 3>, nn::SyncBatchNorm<>, nn::ReLU, nn::MaxPool2D<2>,
                               nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::Tanh, nn::Dense<3>> {};
-struct Apart : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {};
+struct Apart : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU,
+                              nn::Dense<3>> {};
 struct Pixels : Field<float, 8, 8, 1> {};
 struct Kind : Field<int, 1> {};
 struct Drawn : nn::Graph<Pixels> {

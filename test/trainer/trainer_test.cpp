@@ -25,11 +25,13 @@ auto trainer_of(int replicas, Seed seed = 7) {
 template <class T, class I = int>
 concept HasElements = requires(T&& x, I i) { std::forward<T>(x)[i]; };
 template <class T>
-concept HasParts = requires(T&& x) { std::forward<T>(x).variables(); } || requires(T&& x) { std::forward<T>(x).model(); } ||
+concept HasParts = requires(T&& x) { std::forward<T>(x).variables(); } ||
+                   requires(T&& x) { std::forward<T>(x).model(); } ||
                    requires(T&& x) { std::forward<T>(x).copies(); } || requires(T&& x) { std::forward<T>(x).live(); };
 template <class T>
 concept HasTensors = requires(T&& x) { std::forward<T>(x).tensors(); } ||
-                     requires(T&& x) { std::forward<T>(x).find("x"); } || requires(T&& x) { std::forward<T>(x).at("x"); };
+                     requires(T&& x) { std::forward<T>(x).find("x"); } ||
+                     requires(T&& x) { std::forward<T>(x).at("x"); };
 
 }  // namespace
 

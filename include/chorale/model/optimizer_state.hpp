@@ -227,8 +227,8 @@ class OptimizerState {
                                                                            // their random numbers; the trainer sets the
                                                                            // epoch
   NonFinite on_non_finite = NonFinite::stop;
-  std::int64_t skipped    = 0;                                             // steps whose update was left out; below 0
-                                                                           // if servers had made more updates than steps
+  std::int64_t skipped    = 0;                                             // steps without update; below 0 if servers
+                                                                           // had made more updates than steps
   optim::LossScale loss_scale;                                             // of the next step: multiplies gradients
   std::optional<double> squared_norm;                                      // of the next update, if other ranks have
                                                                            // parts of its gradients; else empty

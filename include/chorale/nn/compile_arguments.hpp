@@ -38,7 +38,7 @@ concept takes_probabilities = requires { requires L::takes_probabilities; };
 template <class L>
 concept takes_binary_probabilities = requires { requires L::takes_binary_probabilities; };
 
-/// Refuses a loss of an output that ends as it does not take, or has fewer numbers than it compares. Returns false then.
+/// Refuses a loss of an output that ends as it does not take, or has too few numbers to compare. Returns false then.
 template <class L, Ending ending, std::size_t width>
 constexpr bool check_loss_fits() {
   constexpr bool twice  = ending == Ending::sigmoid && (takes_logits<L> || takes_binary_logits<L>);
@@ -46,11 +46,12 @@ constexpr bool check_loss_fits() {
   constexpr bool never  = ending == Ending::logits && takes_binary_probabilities<L>;
   constexpr bool few    = width < loss::least_outputs_of<L>();
   static_assert(!twice, "chorale: this output ends with nn::Sigmoid, and its loss takes logits, to which it applies "
-                        "sigmoid or softmax itself. Remove nn::Sigmoid, or use loss::BinaryCrossEntropyOfProbabilities");
+                        "sigmoid or softmax itself. Remove nn::Sigmoid, or use "
+                        "loss::BinaryCrossEntropyOfProbabilities");
   static_assert(!softly, "chorale: this output ends with nn::Softmax, and its loss takes logits, to each of which it "
                          "applies sigmoid itself. Remove nn::Softmax, or use loss::BinaryCrossEntropyOfProbabilities");
-  static_assert(!never, "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Sigmoid at its "
-                        "end, or use loss::BinaryCrossEntropy, which takes logits");
+  static_assert(!never, "chorale: this output ends with logits, and its loss takes probabilities. Put nn::Sigmoid at "
+                        "its end, or use loss::BinaryCrossEntropy, which takes logits");
   static_assert(!few || twice || never,
                 "chorale: this loss compares several outputs, and here is one: it would teach the network nothing. Use "
                 "loss::BinaryCrossEntropy or loss::MeanSquaredError, or give the network an output for each class");
@@ -63,13 +64,14 @@ constexpr bool check_metric_fits() {
   constexpr bool twice = takes_logits<M> && (ending == Ending::softmax || ending == Ending::sigmoid);
   constexpr bool one   = width == 1 && loss::least_outputs_of<M>() > 1;
   constexpr bool few   = width < loss::least_outputs_of<M>() && !one;
-  static_assert(!twice || one, "chorale: this output ends with nn::Softmax or nn::Sigmoid, and its metric takes logits, to "
-                               "which it applies softmax itself. Remove that layer and use loss::SparseCrossEntropy or "
-                               "loss::CrossEntropy, or leave the metric out");
+  static_assert(!twice || one, "chorale: this output ends with nn::Softmax or nn::Sigmoid, and its metric takes "
+                               "logits, to which it applies softmax itself. Remove that layer and use "
+                               "loss::SparseCrossEntropy or loss::CrossEntropy, or leave the metric out");
   static_assert(!one, "chorale: this metric compares the outputs of several classes, and here is one output: it would "
-                      "always be the same. Use metric::BinaryAccuracy, metric::Precision, metric::Recall or metric::F1");
-  static_assert(!few, "chorale: this metric needs more outputs than the network has. metric::TopKAccuracy<K> needs more "
-                      "than K, or it would always be 1; a metric of a class needs an output of that class");
+                      "always be the same. Use metric::BinaryAccuracy, metric::Precision, metric::Recall or "
+                      "metric::F1");
+  static_assert(!few, "chorale: this metric needs more outputs than the network has. metric::TopKAccuracy<K> needs "
+                      "more than K, or it would always be 1; a metric of a class needs an output of that class");
   return !twice && !one && !few;
 }
 

@@ -172,8 +172,8 @@ class Instance : public StepReports {
   using Header = std::array<float, plan::header>;
 
   /// Enqueues a whole step of a single replica, with its update, then waits for the step before. So the device always
-  /// has work, and the results of a step are known when the next one is in flight. Under NonFinite::skip it waits first:
-  /// an update depends on how many were applied before it.
+  /// has work, and the results of a step are known when the next one is in flight. Under NonFinite::skip it waits
+  /// first: an update depends on how many were applied before it.
   ///
   /// order     finish_ahead() before any other function of the instance
   /// batch     with at least one row; it may change after this returns

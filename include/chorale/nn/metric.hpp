@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
@@ -24,10 +25,11 @@
 ///   name                                  in the history, and where scores are shown
 ///   sum(rows, width, output, target)      the sum over rows
 ///   queue<D>(.., sum)                     sum, enqueued on a device that QueuesWork
-///   least_outputs                         the fewest outputs that it tells apart; nn::compile refuses a network with fewer
+///   least_outputs                         the fewest outputs that it tells apart; nn::compile refuses a network with
+///                                         fewer
 ///   takes_logits                          true if it applies softmax itself: as of a loss
-///   check_outputs(probabilities)          throws if its options are for logits, and the outputs are probabilities, or the
-///                                         reverse
+///   check_outputs(probabilities)          throws if its options are for logits, and the outputs are probabilities, or
+///                                         the reverse
 ///
 /// Callers use sum_of(metric, ..), which takes both forms.
 namespace chorale::metric {
@@ -62,7 +64,7 @@ std::size_t targets_of(std::size_t width) { return std::is_integral_v<T> ? 1 : w
 /// throws  BadArgument when all outputs are on the same side of it
 inline void check_threshold(std::string const& metric, float threshold, bool probabilities) {
   CHORALE_EXPECTS(!probabilities || (threshold > 0 && threshold < 1),
-                  metric + " has the threshold " + std::to_string(threshold) + ", which is one of logits, but the output "
+                  metric + " has the threshold " + number_text(threshold) + ", which is one of logits, but the output "
                       "that it looks at ends with probabilities from 0 to 1: write " + metric + "{.threshold = 0.5F}");
 }
 

@@ -26,8 +26,8 @@ class ignore_label {
   int label_;
 };
 
-/// A loss whose mean is over all positions of all rows, where that of L is the mean of the means of rows: long rows count
-/// more. Made by per_position(). On CPUs.
+/// A loss whose mean is over all positions of all rows, where that of L is the mean of the means of rows: long rows
+/// count more. Made by per_position(). On CPUs.
 ///
 ///   loss::per_position(loss::SparseCrossEntropy{}).ignore_label(-100)
 ///
@@ -38,8 +38,9 @@ class ignore_label {
 /// source    torch.nn.CrossEntropyLoss(reduction="mean", ignore_index)
 template <class L>
 class PerPosition {
-  static_assert(!requires { typename L::axis; }, "chorale: loss::per_position takes a loss of whole outputs, and each rank "
-                                                 "has a part of those of loss::SplitSparseCrossEntropy. Use that alone");
+  static_assert(!requires { typename L::axis; },
+                "chorale: loss::per_position takes a loss of whole outputs, and each rank has a part of those of "
+                "loss::SplitSparseCrossEntropy. Use that alone");
 
  public:
   using target = typename L::target;

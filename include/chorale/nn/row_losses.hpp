@@ -58,7 +58,8 @@ struct BinaryCrossEntropy {
 /// if a probability is near 0 or 1.
 ///
 /// probabilities, targets    (B, width), each target in [0, 1]; a probability below 1e-7 counts as 1e-7, and one above
-///                           1 - 1e-7 as that, also in the gradient, so that a row which is certain and wrong still learns
+///                           1 - 1e-7 as that, also in the gradient, so that a row which is certain and wrong still
+///                           learns
 /// source                    tf.keras.losses.BinaryCrossentropy(from_logits=False), whose gradient is 0 beyond 1e-7
 struct BinaryCrossEntropyOfProbabilities {
   using target = float;

@@ -30,8 +30,9 @@ namespace chorale::loss {
 /// source    class_weight of tf.keras.Model.fit
 template <class L>
 class Weighted {
-  static_assert(!requires { L::counts_positions; }, "chorale: put loss::per_position around loss::Weighted, not into it: "
-                                                    "loss::per_position(loss::Weighted{loss, {1, 1, 20}})");
+  static_assert(!requires { L::counts_positions; },
+                "chorale: put loss::per_position around loss::Weighted, not into it: "
+                "loss::per_position(loss::Weighted{loss, {1, 1, 20}})");
 
  public:
   using target = typename L::target;

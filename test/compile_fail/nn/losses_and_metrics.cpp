@@ -49,7 +49,8 @@ auto made() { return loss::per_position(loss::MeanSquaredError{}).ignore_label(-
 
 // expect: chorale: put loss::per_position around loss::Weighted, not into it
 auto made() {
-  return loss::Weighted<loss::PerPosition<loss::SparseCrossEntropy>>{loss::per_position(loss::SparseCrossEntropy{}), {1, 2}};
+  return loss::Weighted<loss::PerPosition<loss::SparseCrossEntropy>>{loss::per_position(loss::SparseCrossEntropy{}),
+                                                                     {1, 2}};
 }
 
 // expect: chorale: loss::per_position takes a loss of whole outputs, and each rank has a part of those of loss::SplitSparseCrossEntropy

@@ -337,8 +337,8 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
   constexpr auto all    = std::tuple_size_v<Losses> + std::tuple_size_v<Metrics> + (counts ? 1 : 0);
   constexpr bool many   = fits && all > StepHeader<float>::max_metrics;
   static_assert(!apart, "chorale: gradients are divided once, by the rows or by the positions of all replicas, and "
-                        "loss::per_position is one of several losses. Use it alone, or leave it out: the loss of a row is "
-                        "then the mean over its positions");
+                        "loss::per_position is one of several losses. Use it alone, or leave it out: the loss of a row "
+                        "is then the mean over its positions");
   constexpr bool scales = optim::scales_loss<Optimizer>;
   constexpr bool halves = MultipliesHalves<Net> && !scales;
   static_assert(!many, "chorale: a model has at most 14 losses and metrics");
@@ -346,11 +346,11 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
                          "float. Use the optimizer that it contains");
   static_assert(!halves, "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does "
                          "not scale its loss. Use nn::Precision<bf16>");
-  if constexpr (fits && std::tuple_size_v<Losses> != 0 && !apart && !many && !scales && !halves && check_optimizer<Optimizer>()) {
+  if constexpr (fits && std::tuple_size_v<Losses> != 0 && !apart && !many && !scales && !halves &&
+                check_optimizer<Optimizer>()) {
     std::apply([]<class... Term>(Term const&... term) {
-      (check_metric_options<graph::ending_of<Net, graph::index_of<typename Term::field,
-                                                                  typename graph::OutputsIn<Net>::fields>>()>(term.what),
-       ...);
+      using Fields = typename graph::OutputsIn<Net>::fields;
+      (check_metric_options<graph::ending_of<Net, graph::index_of<typename Term::field, Fields>>()>(term.what), ...);
     }, metrics);
     return CompiledGraph<Net, Losses, Optimizer, Metrics>{std::move(losses), std::move(optimizer), std::move(metrics)};
   } else {

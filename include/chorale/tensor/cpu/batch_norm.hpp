@@ -77,8 +77,8 @@ class Kernels<Cpu>::BatchNorm {
   }
 
   /// dx = scale · (dy - mean of dy - u · mean of dy · u), after a forward in training, with u = (x - mean) / deviation;
-  /// scale · dy after one with moving statistics. The means are over all that is normalized together; gradients of gamma
-  /// and beta are sums over this share alone.
+  /// scale · dy after one with moving statistics. The means are over all that is normalized together; gradients of
+  /// gamma and beta are sums over this share alone.
   void backward(Pass const& pass) const {
     if (relu_) add_up<true>(p_.dy);
     else add_up<false>(p_.dy);

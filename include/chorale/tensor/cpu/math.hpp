@@ -60,8 +60,8 @@ inline float sum_of(std::size_t n, F&& f) {
   return lanes[0];
 }
 
-/// The sum of f(0) to f(n - 1) for any n: blocks in 16 lanes, and these in double. See sum_over(), which is for functions
-/// that are no vector instructions.
+/// The sum of f(0) to f(n - 1) for any n: blocks in 16 lanes, and these in double. See sum_over(), which is for
+/// functions that are no vector instructions.
 template <class F>
 inline double sum_of_many(std::size_t n, F&& f) {
   constexpr std::size_t block = 256;
