@@ -32,6 +32,7 @@ class ignore_label {
 ///   loss::per_position(loss::SparseCrossEntropy{}).ignore_label(-100)
 ///
 /// outputs   (B, T, .., C) or ragged: each vector of the last dimension is a position; (B, C): each row
+/// order     losses of several outputs have one divisor: all of them count positions, and as many in each batch
 /// keeps     the number of positions goes with the sum, so that batches, accumulation, replicas and strategies do not
 ///           matter. A position with the label that is ignored has no loss and no gradient, and does not count; row
 ///           weights and loss::Weighted multiply losses, and do not change the number

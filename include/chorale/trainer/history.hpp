@@ -50,12 +50,14 @@ class Scores {
   std::size_t rows() const { return static_cast<std::size_t>(sums().rows()); }
   /// The mean loss, over rows, or over positions as loss::per_position counts them.
   double loss() const {
-    auto const positions = metrics() < StepHeader<double>::max_metrics ? sums().positions() : 0;
-    return positions != 0 ? sums().loss() / positions : mean(sums().loss());
+    return positions() != 0 ? sums().loss() / positions() : mean(sums().loss());
   }
   std::size_t metrics() const { return names_.size(); }
   std::string_view name(std::size_t i) const { return names_[i]; }
-  double metric(std::size_t i) const { return (with_state_ >> i & 1) != 0 ? results_[i] : mean(sums().metric(i)); }
+  double metric(std::size_t i) const {
+    if (positions() != 0 && name(i).ends_with("_loss")) return sums().metric(i) / positions();       // of one output
+    return (with_state_ >> i & 1) != 0 ? results_[i] : mean(sums().metric(i));
+  }
 
   /// The mean of a metric, or the result of one that has a state, by its name.
   ///
@@ -97,6 +99,7 @@ class Scores {
 
  private:
   StepHeader<double const> sums() const { return StepHeader{totals_.sums}; }
+  double positions() const { return metrics() < StepHeader<double>::max_metrics ? sums().positions() : 0; }
   double mean(double sum) const { return rows() == 0 ? 0.0 : sum / sums().rows(); }
   std::size_t index_of(std::string_view metric_name) const {
     for (std::size_t i = 0; i < names_.size(); ++i)

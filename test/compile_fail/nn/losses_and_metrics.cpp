@@ -56,7 +56,7 @@ auto made() {
 // expect: chorale: loss::per_position takes a loss of whole outputs, and each rank has a part of those of loss::SplitSparseCrossEntropy
 auto made() { return loss::per_position(loss::SplitSparseCrossEntropy<Axis<"tensor", 2>>{}); }
 
-// expect: chorale: gradients are divided once, by the rows or by the positions of all replicas, and loss::per_position is one of several losses
+// expect: chorale: gradients are divided once, by the rows or by the positions of all replicas, and one of several losses is not loss::per_position
 struct Other : Field<int, 1> {};
 struct Two : nn::Graph<Image> {
   nn::Dense<20> one, other;

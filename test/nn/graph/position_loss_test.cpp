@@ -40,6 +40,15 @@ struct Net : nn::Graph<In> {
   nn::Dense<width> last;
   constexpr auto operator()(auto x) const { return nn::outputs<Out>(last(nn::tanh(wide(table(x))))); }
 };
+struct Other : Field<int, ragged> {};
+struct Both : nn::Graph<Text> {
+  nn::Embedding<11, 6, nn::DenseGradient> table;
+  nn::Dense<11> next, other;
+  constexpr auto operator()(auto x) const {
+    auto const y = nn::tanh(table(x));
+    return nn::outputs<Next, Other>(next(y), other(y));
+  }
+};
 struct Bits : nn::Graph<Text> {
   nn::Embedding<11, 6, nn::DenseGradient> table;
   nn::Dense<1> last;
@@ -233,6 +242,36 @@ TEST_CASE("losses of numbers and of two classes have a mean over positions", "[n
   }
   for (int const batch : {1, 3, 4})
     CHECK(bits.evaluate(texts(false).batch(batch)).loss() == Approx(want).epsilon(1e-6));
+}
+
+TEST_CASE("losses over positions of several outputs have one divisor", "[nn][graph][positions]") {
+  auto const both  = nn::of<Next>(counts) + 0.25F * nn::of<Other>(counts);
+  auto const model = nn::compile<Both>(both, rule, nn::of<Next>(metric::Perplexity{.ignore_label = -100}));
+  auto const rows  = [](std::vector<int> const& other) {
+    return data::from_fields<Text, Next, Other>(in_rows(all_words), in_rows(some_next(true)), in_rows(other));
+  };
+  auto same = some_next(true);
+  for (int& label : same) label = label < 0 ? label : (label + 3) % 11;
+  auto whole = Trainer{model, one, RingAllReduce{}, LocalTransport{}, 7};
+  auto cut   = Trainer{model, MirroredStrategy{Cpu::logical(3)}, RingAllReduce{}, LocalTransport{}, 7};
+  auto const logits = whole.predict(rows(same).batch(4));                  // (19, 11 + 11), rows one after another
+  auto first = std::vector<float>{}, second = first;
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t i = 0; i < 2 * 11 * lengths[r]; ++i)
+      (i < 11 * lengths[r] ? first : second).push_back(logits[r][i]);
+  auto const a = by_hand(first, some_next(true)), b = by_hand(second, same);
+  for (int const batch : {1, 3, 4}) {
+    auto const scores = whole.evaluate(rows(same).batch(batch));
+    CHECK(scores.loss() == Approx(a + b / 4).epsilon(1e-6));
+    CHECK(scores["next_loss"] == Approx(a).epsilon(1e-6));
+    CHECK(scores["other_loss"] == Approx(b / 4).epsilon(1e-6));
+    CHECK(scores["next_perplexity"] == Approx(std::exp(a)).epsilon(1e-6));
+  }
+  whole.fit(rows(same).batch(4), quietly), cut.fit(rows(same).batch(4), quietly);
+  CHECK(apart(values_of(whole), values_of(cut)) < 2e-6);
+  CHECK_THROWS_WITH(whole.evaluate(rows(all_next).batch(4)),
+                    Contains("losses over positions have one divisor, but of a batch the first counts 13 positions and "
+                             "that of") && Contains("Other 19"));
 }
 
 TEST_CASE("weights of rows and classes multiply losses, and the number of positions stays", "[nn][graph][positions]") {

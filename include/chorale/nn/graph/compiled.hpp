@@ -330,15 +330,16 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
       return graph::check_metrics<Net>(std::type_identity<Metrics>{});
     else return false;
   }();
-  constexpr bool counts = []<class... Term>(std::type_identity<std::tuple<Term...>>) {
-    return (graph::counts_positions<decltype(Term::what)> || ...);
+  constexpr auto counting = []<class... Term>(std::type_identity<std::tuple<Term...>>) {
+    return (std::size_t{graph::counts_positions<decltype(Term::what)>} + ... + 0);
   }(std::type_identity<Losses>{});
-  constexpr bool apart  = fits && counts && std::tuple_size_v<Losses> > 1;
+  constexpr bool counts = counting != 0;
+  constexpr bool apart  = fits && counts && counting != std::tuple_size_v<Losses>;
   constexpr auto all    = std::tuple_size_v<Losses> + std::tuple_size_v<Metrics> + (counts ? 1 : 0);
   constexpr bool many   = fits && all > StepHeader<float>::max_metrics;
   static_assert(!apart, "chorale: gradients are divided once, by the rows or by the positions of all replicas, and "
-                        "loss::per_position is one of several losses. Use it alone, or leave it out: the loss of a row "
-                        "is then the mean over its positions");
+                        "one of several losses is not loss::per_position. Use that for all of them, or for none: the "
+                        "loss of a row is then the mean over its positions");
   constexpr bool scales = optim::scales_loss<Optimizer>;
   constexpr bool halves = MultipliesHalves<Net> && !scales;
   static_assert(!many, "chorale: a model has at most 14 losses and metrics");

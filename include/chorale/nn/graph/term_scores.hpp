@@ -3,6 +3,9 @@
 // Losses and metrics of a network, computed from its outputs.
 #pragma once
 
+#include <chorale/core/check.hpp>
+#include <chorale/core/describe.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
 #include <chorale/nn/graph/compared.hpp>
@@ -66,7 +69,7 @@ class TermScores {
     return names;
   }();
 
-  /// True if the loss counts positions: then it is the only one, see loss::per_position.
+  /// True if the losses count positions: all of them then, see loss::per_position.
   static constexpr bool counts_positions = []<class... L>(std::type_identity<std::tuple<L...>>) {
     return (graph::counts_positions<decltype(L::what)> || ...);
   }(std::type_identity<Losses>{});
@@ -138,8 +141,14 @@ class TermScores {
       auto const sum       = Compare::loss_of(term, batch, outputs, dy, axes, scratch_);
       if (is_second) Kernels<D>::sum(elements, outputs.d_output(o), dy, outputs.d_output(o));
       sums.loss += sum;
-      if constexpr (graph::counts_positions<decltype(Term::what)>)
-        sums.positions += Compare::positions_of(term, batch, outputs);
+      if constexpr (counts_positions) {
+        auto const positions = Compare::positions_of(term, batch, outputs);
+        if (at == 0) sums.positions = positions;
+        CHORALE_EXPECTS(positions == sums.positions,
+                        "losses over positions have one divisor, but of a batch the first counts " +
+                            number_text(sums.positions) + " positions and that of " +
+                            type_name<typename Term::field>() + " " + number_text(positions));
+      }
       if constexpr (num_losses > 1) sums.metrics[at++] = sum;
     };
     std::apply([&](auto const&... term) { (add(term), ...); }, losses_);
