@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/data/folder.hpp"
 #include "golden.hpp"
+#include "pictures.hpp"
 
 #include <chorale/core/random.hpp>
 #include <chorale/data/formats/image_file.hpp>
@@ -62,8 +63,27 @@ TEST_CASE("PNG files of every kind become rows of bytes", "[data][image][golden]
   CHECK(png(golden::png_grey16, 1).pixels == Bytes8{0x80, 0xff});
   CHECK(png(golden::png_grey16, 3).pixels == Bytes8{0x80, 0x80, 0x80, 0xff, 0xff, 0xff});
   CHECK(png(golden::png_alpha, 4).pixels == Bytes8{200, 100, 50, 255, 200, 100, 50, 0});
-  CHECK(png(golden::png_alpha, 3).pixels == Bytes8{200, 100, 50, 0, 0, 0});
+  CHECK(png(golden::png_alpha, 3).pixels == Bytes8{200, 100, 50, 200, 100, 50});
   CHECK(png(golden::png_rgb, 4).pixels.at(3) == 255);
+}
+
+TEST_CASE("pictures of every kind are read as PIL reads them", "[data][image][golden]") {
+  for (auto const& picture : pictures::all) {
+    CAPTURE(picture.name);
+    auto const file = sources::hex(picture.file);
+    auto const read = [&](std::size_t channels) {
+      return data::decode_image(sources::bytes_of(file), {.channels = channels}).pixels;
+    };
+    CHECK(read(1) == sources::hex(picture.grey));
+    CHECK(read(3) == sources::hex(picture.rgb));
+    if (*picture.rgba != 0) CHECK(read(4) == sources::hex(picture.rgba));
+    auto const box  = data::Box{1, 2, 3, 4};
+    auto const part = data::decode_image(sources::bytes_of(file), {.channels = 1, .box = box}).pixels;
+    auto const width = *picture.rgba != 0 ? 7U : 16U;
+    for (std::size_t i = 0; i < 12; ++i) CHECK(part[i] == read(1)[(1 + i / 4) * width + 2 + i % 4]);
+  }
+  auto const green = Bytes8{0, 225, 90};
+  CHECK(data::decode_png(data::encode_png({green, {1, 1, 3}}), {.channels = 1}).pixels == Bytes8{142});
 }
 
 TEST_CASE("PNG images come back as they were", "[data][image]") {
@@ -133,6 +153,13 @@ TEST_CASE("an image that claims to be huge is refused before memory is taken", "
   CHECK_THAT(complaint(jpeg), Contains("61680 x 61680 pixels, but at most 67108864 are read"));
   CHECK_THAT(complaint(data::encode_png(smooth(20, 30, 3).view()), {.max_pixels = 599}),
              Contains("20 x 30 pixels, but at most 599"));
+  sof[5] = sof[7] = std::byte{0x1f};                       // 8176 x 8176, fewer than max_pixels
+  CHECK_THAT(complaint(jpeg), Contains("its header claims more pixels than ") && Contains(" bytes can hold"));
+  auto png = sources::hex(golden::png_rgb);                // 2 x 2; its header has a checksum
+  png[18] = png[22] = 0x10;
+  auto const crc = ::crc32(0, png.data() + 12, 17);
+  for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(crc >> (24 - 8 * i));
+  CHECK_THAT(complaint(sources::bytes_of(png)), Contains("its header claims more pixels than 7"));
 }
 
 TEST_CASE("image files are read by what is in them", "[data][image]") {

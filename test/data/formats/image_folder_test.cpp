@@ -5,6 +5,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -68,6 +70,59 @@ TEST_CASE("a folder of pictures for each class becomes rows with labels", "[data
   auto lines = std::vector<std::string>{};
   dataset.describe(lines);
   CHECK_THAT(lines.at(0), Contains("5 pictures of 3 classes as 2 x 2 x 3, names "));
+}
+
+TEST_CASE("hidden files are no data, and folders in a class belong to it", "[data][image]") {
+  auto const folder = test::Folder{};
+  auto const root   = folder / "pictures";
+  auto const grey   = [](std::uint8_t value) { return Pixels(4, value); };
+  write(root / "cat" / "1.png", {2, 2, 1}, grey(1));
+  write(root / "cat" / "more" / "2.png", {2, 2, 1}, grey(2));
+  write(root / "cat" / "more" / "still" / "3.png", {2, 2, 1}, grey(3));
+  write(root / "cat" / "zoo.png", {2, 2, 1}, grey(4));
+  write(root / "dog" / "1.png", {2, 2, 1}, grey(5));
+  std::ofstream{root / "cat" / "._1.png"} << "resource fork";
+  std::ofstream{root / "cat" / "more" / ".hidden.jpg"} << "no picture";
+  std::filesystem::create_directories(root / "cat" / ".ipynb_checkpoints");
+  std::ofstream{root / "cat" / ".ipynb_checkpoints" / "1.png"} << "no picture";
+  std::filesystem::create_directory_symlink(root / "cat", root / "cat" / "more" / "loop");
+  std::filesystem::create_directory_symlink(root / "dog", root / "cat" / "too");
+  auto const dataset = data::image_folder(root, {.shape = {2, 2, 1}});
+  auto const read    = all_of(dataset);
+  CHECK(read.labels == std::vector<int>{0, 0, 0, 0, 0, 1});
+  CHECK(read.pixels == std::vector<Pixels>{grey(1), grey(2), grey(3), grey(5), grey(4), grey(5)});
+  auto const lines = [&] {
+    auto all = std::vector<std::string>{};
+    data::image_folder(root).describe(all);
+    return all.at(0);
+  };
+  auto const before = lines();
+  std::filesystem::rename(root / "cat" / "more", root / "cat" / "mare");   // other names
+  CHECK(lines() != before);
+}
+
+TEST_CASE("files that cannot be read end the pass, or are left out and counted", "[data][image]") {
+  auto const folder = test::Folder{};
+  auto const root   = folder / "pictures";
+  for (auto const* name : {"cat/1.png", "cat/3.png", "dog/2.png"}) write(root / name, {2, 2, 1}, Pixels(4, 9));
+  std::ofstream{root / "cat" / "2.png"} << "not a picture";
+  std::ofstream{root / "dog" / "0.gif"} << "GIF89a";
+  REQUIRE(::mkfifo((root / "dog" / "1.jpg").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("nowhere", root / "dog" / "9.jpg");
+  CHECK_THROWS_WITH(all_of(data::image_folder(root)), Contains("2.png: neither JPEG"));
+  CHECK(*data::image_folder(root).size() == 7);
+  auto const dataset = data::image_folder(root, {.on_unreadable = data::OnUnreadable::skip});
+  CHECK(dataset.skipped().records() == 0);
+  for (int pass = 0; pass < 2; ++pass) {
+    CHECK(all_of(dataset).labels == std::vector<int>{0, 0, 1});
+    CHECK(dataset.skipped().records() == 4);
+  }
+  CHECK_THAT(dataset.skipped().first(), Contains("cat/2.png: neither JPEG"));
+  CHECK_FALSE(dataset.size().has_value());
+  std::filesystem::remove(root / "cat" / "2.png");
+  CHECK_THROWS_WITH(all_of(data::image_folder(root)), Contains("0.gif: neither JPEG"));
+  std::filesystem::remove(root / "dog" / "0.gif");
+  CHECK_THROWS_WITH(all_of(data::image_folder(root)), Contains("1.jpg: is a FIFO, and only regular files are read"));
 }
 
 TEST_CASE("a folder that is no such folder is one sentence", "[data][image]") {

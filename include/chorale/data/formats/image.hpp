@@ -67,6 +67,25 @@ inline void expect_inside(ImageShape const& shape, Box const& box, std::string c
                       std::to_string(height) + " x " + std::to_string(width));
 }
 
+/// n pixels of red, green and blue as grey: 0.299 red + 0.587 green + 0.114 blue, rounded.
+///
+/// source  ITU-R BT.601, in the numbers of libjpeg and of PIL's convert("L")
+inline void to_grey(std::uint8_t const* rgb, std::uint8_t* grey, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i, rgb += 3)
+    grey[i] = static_cast<std::uint8_t>((19'595U * rgb[0] + 38'470U * rgb[1] + 7'471U * rgb[2] + 0x8000U) >> 16);
+}
+
+/// n pixels of cyan, magenta, yellow and black, each stored as 255 less, as red, green and blue.
+///
+/// source  Adobe's JPEG files; PIL's convert("RGB")
+inline void to_rgb(std::uint8_t const* cmyk, std::uint8_t* rgb, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i, cmyk += 4, rgb += 3)
+    for (std::size_t c = 0; c < 3; ++c) {
+      auto const ink = (255U - cmyk[c]) * cmyk[3] + 128;
+      rgb[c]         = static_cast<std::uint8_t>(cmyk[3] - ((ink >> 8) + ink >> 8));
+    }
+}
+
 }  // namespace detail
 
 // The functions below resize `out`, which must not be the input.

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if !__has_include(<png.h>)
-#error "chorale: <png.h> is not on the include path. Try: apt-get install libpng-dev (Debian), dnf install \
-libpng-devel (Fedora), brew install libpng (Homebrew) or vcpkg install libpng"
-#endif
-
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_IMAGES)
 #error "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
 chorale-images to pkg-config"
@@ -16,12 +11,12 @@ chorale-images to pkg-config"
 #include <chorale/data/formats/byte_source.hpp>
 #include <chorale/data/formats/image.hpp>
 #include <chorale/data/formats/jpeg.hpp>
+#include <chorale/data/formats/png.hpp>
 
 #include <png.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -55,7 +50,7 @@ inline void expect_pixels(std::string const& where, std::size_t height, std::siz
                       std::to_string(max) + " are read.", "ImageOptions::max_pixels."};
 }
 
-/// libpng's interface for whole images, whose errors are return values and `message`.
+/// libpng's interface to write whole images, whose errors are return values and `message`.
 struct Png : png_image {
   Png() : png_image{} { version = PNG_IMAGE_VERSION; }
   ~Png() { png_image_free(this); }
@@ -67,22 +62,17 @@ struct Png : png_image {
   }
 };
 
-/// True if a PNG file has all its chunks, to the last one: libpng stops reading when it has all pixels.
-inline bool has_png_end(ConstBytes bytes) {
-  for (std::size_t at = 8; bytes.size() >= 12 && at <= bytes.size() - 12;) {
-    auto const chunk = bytes.subspan(at);                                  // length, kind, data, checksum
-    auto length      = std::size_t{0};
-    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | std::to_integer<std::size_t>(chunk[i]);
-    if (length > chunk.size() - 12) return false;
-    if (std::memcmp(chunk.data() + 4, "IEND", 4) == 0) return true;
-    at += 12 + length;
-  }
-  return false;
+/// Refuses an image that claims more pixels than its bytes can hold, before memory is allocated for them.
+///
+/// most    pixels, or bytes before they were packed, in one byte
+inline void expect_room(std::string const& where, std::size_t claimed, std::size_t most, std::size_t bytes) {
+  if (claimed / most > bytes)
+    bad_image(where, "its header claims more pixels than " + std::to_string(bytes) + " bytes can hold");
 }
 
 }  // namespace detail
 
-/// Reads a JPEG image into `out`, whose memory is reused.
+/// Reads a JPEG image into `out`, whose memory is reused: grey, colours, or inks (CMYK), which become colours.
 ///
 /// box     options.box gives the same pixels as crop after decoding the whole, and takes less time; damage below it
 ///         is not noticed
@@ -96,6 +86,7 @@ inline void decode_jpeg(ConstBytes bytes, Image& out, ImageOptions options = {},
   if (bytes.empty()) detail::bad_image(where, "no bytes");
   if (!reader.begin(bytes, options.channels)) detail::bad_image(where, reader.why());
   detail::expect_pixels(where, reader.height(), reader.width(), options.max_pixels);
+  detail::expect_room(where, reader.height() * reader.width(), 512, bytes.size());     // a block of 64 takes a bit
   auto const whole = ImageShape{reader.height(), reader.width(), options.channels};
   auto const box   = options.box;
   auto const part  = box.height > 0;
@@ -114,23 +105,22 @@ inline Image decode_jpeg(ConstBytes bytes, ImageOptions options = {}, std::strin
   return image;
 }
 
-/// Reads a PNG image; 16 bits become 8, palettes become colours, and transparent pixels are blended with black unless
-/// there are 4 channels.
+/// Reads a PNG image, of any kind: palettes become colours, and colours grey where 1 channel is asked for. Of 16 bits
+/// the upper 8 are used. Transparency is left out unless there are 4 channels.
 ///
+/// keeps   the numbers that are stored: gAMA, sRGB, iCCP and cHRM change none
 /// throws  BadFile when the image is damaged, cut or too large
+/// source  PIL's Image.open(..).convert("L"), "RGB" and "RGBA", tf.io.decode_png
 inline Image decode_png(ConstBytes bytes, ImageOptions options = {}, std::string const& where = "a PNG image") {
   CHORALE_EXPECTS(options.channels == 1 || options.channels == 3 || options.channels == 4,
                   "a PNG image is read into 1, 3 or 4 channels");
-  auto png = detail::Png{};
-  if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) == 0) detail::bad_image(where, png.message);
-  detail::expect_pixels(where, png.height, png.width, options.max_pixels);
-  if (!detail::has_png_end(bytes)) detail::bad_image(where, "it ends in the middle");
-  png.format = detail::Png::format_of(options.channels);
-  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;                  // like 8-bit values, not linear
-  auto image = Image{.shape = {png.height, png.width, options.channels}};
+  auto reader = detail::PngReader{};
+  if (!reader.begin(bytes)) detail::bad_image(where, reader.why());
+  detail::expect_pixels(where, reader.height(), reader.width(), options.max_pixels);
+  detail::expect_room(where, reader.stored(), 1032, bytes.size());         // see ByteSource::most
+  auto image = Image{.shape = {reader.height(), reader.width(), options.channels}};
   image.pixels.resize(image.shape.size());
-  auto const black = png_color{0, 0, 0};
-  if (png_image_finish_read(&png, &black, image.pixels.data(), 0, nullptr) == 0) detail::bad_image(where, png.message);
+  if (!reader.read(image.pixels.data(), options.channels)) detail::bad_image(where, reader.why());
   if (options.box.height == 0) return image;
   auto part = Image{.shape = {options.box.height, options.box.width, options.channels}};
   crop(image.view(), options.box, part.pixels);

@@ -8,6 +8,7 @@
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/formats/image.hpp>
 #include <chorale/data/formats/image_file.hpp>
+#include <chorale/data/formats/skip_broken.hpp>
 #include <chorale/data/pipe.hpp>
 
 #include <algorithm>
@@ -16,7 +17,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -25,10 +28,14 @@
 
 namespace chorale::data {
 
+/// Whether a file that is no picture, or a damaged one, ends the pass or is left out and counted.
+enum class OnUnreadable { stop, skip };
+
 /// How the pictures of an image_folder become rows.
 struct ImageFolderOptions {
   ImageShape shape{32, 32, 3};                             // of all rows; pictures of another size are scaled to it
   std::size_t max_pixels = std::size_t{1} << 26;           // of a file; see ImageOptions
+  OnUnreadable on_unreadable = OnUnreadable::stop;
 };
 
 /// Pictures in a folder for each class, read as a pass comes to them: see data::image_folder().
@@ -38,8 +45,17 @@ class ImageFolder : public Pipe<ImageFolder> {
     int label;
   };
   struct Found {
-    std::vector<std::string> classes;
-    std::vector<File> files;
+    std::filesystem::path folder{};
+    std::vector<std::string> classes{};
+    std::vector<File> files{};
+    Skipped skipped{};                                     // each file once
+    std::mutex mutex{};
+    std::set<std::size_t> left_out{};                      // files, under the mutex
+
+    void leave_out(std::size_t file, BadFile const& why) {
+      auto const lock = std::lock_guard{mutex};
+      if (left_out.insert(file).second) skipped.record(why);
+    }
   };
 
  public:
@@ -47,26 +63,44 @@ class ImageFolder : public Pipe<ImageFolder> {
   static constexpr bool stable = false;
 
   ImageFolder(std::filesystem::path const& folder, ImageFolderOptions options)
-      : found_{std::make_shared<Found>(find(folder))}, options_{options} {
+      : found_{std::make_shared<Found>()}, options_{options} {
     auto const channels = options.shape.channels;
     CHORALE_EXPECTS(channels == 1 || channels == 3,
                     "image_folder reads 1 or 3 channels, but " + std::to_string(channels) + " are asked for");
     CHORALE_EXPECTS(options.shape.size() > 0, "image_folder: a shape without pixels");
+    find(folder, *found_);
   }
 
   /// Names of the classes in the order of their labels.
   std::vector<std::string> const& classes() const& { return found_->classes; }
   std::vector<std::string> classes() && { return found_->classes; }
 
+  /// The files that all passes so far have left out: skipped().records() is their number, skipped().first() a reason.
+  Skipped const& skipped() const& { return found_->skipped; }
+  Skipped const& skipped() const&& = delete;
+
   class Stream {
    public:
-    Stream(std::shared_ptr<Found const> found, ImageFolderOptions options)
+    Stream(std::shared_ptr<Found> found, ImageFolderOptions options)
         : found_{std::move(found)}, options_{options} {}
 
-    /// throws  BadFile when a file is damaged, or no picture
+    /// throws  BadFile when a file is damaged, or no picture, and such files are not left out
     bool next(element& out) {
-      if (at_ == found_->files.size()) return false;
-      auto const& file = found_->files[at_++];
+      while (at_ < found_->files.size()) {
+        try {
+          read(found_->files[at_++]);
+          out = {image_.pixels, {&label_, 1}};
+          return true;
+        } catch (BadFile const& why) {
+          if (options_.on_unreadable == OnUnreadable::stop) throw;
+          found_->leave_out(at_ - 1, why);
+        }
+      }
+      return false;
+    }
+
+   private:
+    void read(File const& file) {
       auto const shape = options_.shape;
       image_ = read_image(file.path, {.channels = shape.channels, .max_pixels = options_.max_pixels});
       if (image_.shape != shape) {
@@ -74,12 +108,9 @@ class ImageFolder : public Pipe<ImageFolder> {
         std::swap(image_.pixels, scaled_);
       }
       label_ = file.label;
-      out    = {image_.pixels, {&label_, 1}};
-      return true;
     }
 
-   private:
-    std::shared_ptr<Found const> found_;
+    std::shared_ptr<Found> found_;
     ImageFolderOptions options_;
     std::size_t at_ = 0;
     Image image_;
@@ -88,12 +119,15 @@ class ImageFolder : public Pipe<ImageFolder> {
   };
 
   Stream stream(std::size_t) const { return {found_, options_}; }
-  std::optional<std::size_t> size() const { return found_->files.size(); }
+  std::optional<std::size_t> size() const {
+    if (options_.on_unreadable == OnUnreadable::skip) return {};           // known only after reading
+    return found_->files.size();
+  }
 
   void describe(std::vector<std::string>& lines) const {
     auto crc = std::uint32_t{0};
     for (auto const& [path, label] : found_->files) {
-      auto const name = found_->classes[static_cast<std::size_t>(label)] + "/" + path.filename().string();
+      auto const name = path.lexically_relative(found_->folder).generic_string();
       crc = crc32c(std::as_bytes(Span<char const>{name.c_str(), name.size() + 1}), crc);     // with its final 0
     }
     auto const& [height, width, channels] = options_.shape;
@@ -103,44 +137,61 @@ class ImageFolder : public Pipe<ImageFolder> {
   }
 
  private:
+  /// True for the endings of pictures, also of kinds that are not read: such a file is not left out in silence.
   static bool is_picture(std::filesystem::path const& file) {
+    constexpr auto endings = std::array<std::string_view, 8>{".png", ".jpg", ".jpeg", ".gif",
+                                                             ".bmp", ".tif", ".tiff", ".webp"};
     auto ending = file.extension().string();
     std::ranges::transform(ending, ending.begin(),
                            [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
-    return std::ranges::count(std::array<std::string_view, 3>{".png", ".jpg", ".jpeg"}, ending) > 0;
+    return std::ranges::count(endings, ending) > 0;
   }
-  /// What is in a folder, sorted by the bytes of names.
-  static std::vector<std::filesystem::path> in(std::filesystem::path const& folder, auto const& wanted) {
+  static bool is_folder(std::filesystem::path const& path) {
+    auto code = std::error_code{};
+    return std::filesystem::is_directory(path, code);
+  }
+  /// What is in a folder and not hidden, sorted by the bytes of names.
+  static std::vector<std::filesystem::path> in(std::filesystem::path const& folder) {
     auto code = std::error_code{};
     auto all  = std::vector<std::filesystem::path>{};
     for (auto at = std::filesystem::directory_iterator{folder, code};
          !code && at != std::filesystem::directory_iterator{}; at.increment(code))
-      if (wanted(at->path())) all.push_back(at->path());
+      if (!at->path().filename().native().starts_with('.')) all.push_back(at->path());
     if (code)
       throw BadFile{folder.string() + ": cannot be read as a folder: " + code.message() + ".",
                     "a folder that has a folder of pictures for each class."};
     std::ranges::sort(all, {}, [](auto const& path) { return path.native(); });
     return all;
   }
-  static Found find(std::filesystem::path const& folder) {
-    auto const is_class = [](auto const& path) {
-      auto code = std::error_code{};
-      return !path.filename().native().starts_with('.') && std::filesystem::is_directory(path, code);
-    };
-    auto found = Found{};
-    for (auto const& path : in(folder, is_class)) {
-      auto const label = static_cast<int>(found.classes.size());
-      auto const files = in(path, is_picture);
-      if (files.empty()) throw BadFile{path.string() + ": has no .png, .jpg or .jpeg.", "pictures of that class in it."};
-      for (auto const& file : files) found.files.push_back({file, label});
+  /// Adds the pictures of a folder, and of the folders in it; a link to a folder around it is not followed.
+  static void add(std::filesystem::path const& folder, int label, std::vector<std::filesystem::path>& around,
+                  Found& found) {
+    auto code = std::error_code{};
+    if (std::ranges::any_of(around, [&](auto const& one) { return std::filesystem::equivalent(one, folder, code); }))
+      return;
+    around.push_back(folder);
+    for (auto const& path : in(folder))
+      if (is_folder(path)) add(path, label, around, found);
+      else if (is_picture(path)) found.files.push_back({path, label});
+    around.pop_back();
+  }
+  static void find(std::filesystem::path const& folder, Found& found) {
+    found.folder = folder;
+    for (auto const& path : in(folder)) {
+      if (!is_folder(path)) continue;
+      auto const label  = static_cast<int>(found.classes.size());
+      auto const before = found.files.size();
+      auto around       = std::vector<std::filesystem::path>{folder};
+      add(path, label, around, found);
+      if (found.files.size() == before)
+        throw BadFile{path.string() + ": has no .png, .jpg or .jpeg.", "pictures of that class in it."};
       found.classes.push_back(path.filename().string());
     }
     if (found.classes.empty())
       throw BadFile{folder.string() + ": has no folders.", "a folder that has a folder of pictures for each class."};
-    return found;
   }
 
-  std::shared_ptr<Found const> found_;
+  std::shared_ptr<Found> found_;
   ImageFolderOptions options_;
 };
 
@@ -151,6 +202,9 @@ class ImageFolder : public Pipe<ImageFolder> {
 ///
 ///   auto const train = data::image_folder("pictures", {.shape = {32, 32, 3}}).cache();
 ///
+/// keeps   pictures in folders within a class belong to it; hidden files and folders, ._1.jpg, are no data. A picture
+///         of another kind, 1.gif, is one that cannot be read; {.on_unreadable = data::OnUnreadable::skip} leaves such
+///         files out, and skipped() of the result counts them
 /// order   classes, and files in a class, by the bytes of their names: put .shuffle(n) behind it
 /// cost    a pass decodes every file; .cache() keeps the pixels, .map with threads takes the rest
 /// throws  BadFile when the folder cannot be read, or a class has no .png, .jpg or .jpeg

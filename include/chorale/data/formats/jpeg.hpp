@@ -77,7 +77,9 @@ class JpegReader {
     codec_.progress = &patience_;
     jpeg_mem_src(&codec_, reinterpret_cast<unsigned char const*>(bytes.data()), bytes.size());
     jpeg_read_header(&codec_, TRUE);
-    codec_.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    channels_ = channels;
+    is_cmyk_  = codec_.jpeg_color_space == JCS_CMYK || codec_.jpeg_color_space == JCS_YCCK;
+    codec_.out_color_space = is_cmyk_ ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     codec_.dct_method      = JDCT_ISLOW;                   // the same bits on every processor
     return true;
   }
@@ -87,10 +89,13 @@ class JpegReader {
   bool read(std::uint8_t* to) {
     if (setjmp(failure_.jump) != 0) return false;
     jpeg_start_decompress(&codec_);
-    auto const stride = std::size_t{codec_.output_width} * static_cast<std::size_t>(codec_.output_components);
+    auto const stride = width() * channels_;
+    if (is_cmyk_) line_.resize(4 * width());
     while (codec_.output_scanline < codec_.output_height) {
-      JSAMPROW row = to + codec_.output_scanline * stride;
+      auto* const out = to + codec_.output_scanline * stride;
+      JSAMPROW row    = is_cmyk_ ? line_.data() : out;
       jpeg_read_scanlines(&codec_, &row, 1);
+      if (is_cmyk_) convert(row, out, width());
     }
     jpeg_finish_decompress(&codec_);
     return true;
@@ -105,13 +110,16 @@ class JpegReader {
     auto first        = static_cast<JDIMENSION>(from);
     auto columns      = static_cast<JDIMENSION>(std::min(width() - from, box.left - from + box.width + 2 * block));
     jpeg_crop_scanline(&codec_, &first, &columns);         // rounds both to whole blocks
-    auto const channels = static_cast<std::size_t>(codec_.output_components);
-    line_.resize(codec_.output_width * channels);
+    auto const components = static_cast<std::size_t>(codec_.output_components);
+    line_.resize(codec_.output_width * components);
     if (box.top > 0) jpeg_skip_scanlines(&codec_, static_cast<JDIMENSION>(box.top));
     for (std::size_t row = 0; row < box.height; ++row) {
       JSAMPROW line = line_.data();
       jpeg_read_scanlines(&codec_, &line, 1);
-      std::memcpy(to + row * box.width * channels, line + (box.left - first) * channels, box.width * channels);
+      auto* const from = line + (box.left - first) * components;
+      auto* const out  = to + row * box.width * channels_;
+      if (is_cmyk_) convert(from, out, box.width);
+      else std::memcpy(out, from, box.width * channels_);
     }
     jpeg_abort_decompress(&codec_);                        // rows below the box are not read
     return true;
@@ -119,10 +127,20 @@ class JpegReader {
   std::string why() const { return failure_.text.data(); }
 
  private:
+  /// Cyan, magenta, yellow and black as the channels that are asked for.
+  void convert(std::uint8_t const* cmyk, std::uint8_t* to, std::size_t n) {
+    if (channels_ == 3) return to_rgb(cmyk, to, n);
+    colours_.resize(3 * n);
+    to_rgb(cmyk, colours_.data(), n);
+    to_grey(colours_.data(), to, n);
+  }
+
   JpegFailure failure_;
   jpeg_progress_mgr patience_{};
   jpeg_decompress_struct codec_{};
-  std::vector<std::uint8_t> line_;                         // as wide as the blocks that hold a box
+  std::size_t channels_ = 0;
+  bool is_cmyk_         = false;
+  std::vector<std::uint8_t> line_, colours_;               // as wide as the blocks that hold a box; of CMYK
 };
 
 class JpegWriter {
