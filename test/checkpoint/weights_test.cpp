@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -160,6 +161,44 @@ TEST_CASE("tensors are put side by side, and divided", "[checkpoint][weights]") 
     CHECK(ours.at(tensor.name).shape == tensor.shape);
     CHECK(ours.floats(tensor.name) == theirs.floats(tensor.name));
   }
+}
+
+TEST_CASE("weights in parts are read by their index", "[checkpoint][weights]") {
+  auto const folder = OwnFolder{};
+  auto const part   = [&](char const* name, File const& file) {
+    std::filesystem::rename(file.write(folder), folder.path() / name);
+  };
+  part("model-1.safetensors", File{}.add("c", {2}, 1).add("a", {2}, 5));
+  part("model-2.safetensors", File{}.add("b", {2}, 8));
+  auto const load = [&](std::string const& index, WeightMap const& map = {}) {
+    put(folder.path() / "model.safetensors.index.json", index);
+    auto net = Net{{{"a", {2}}, {"b", {2}}, {"c", {2}}}};
+    load_weights(folder.path() / "model.safetensors.index.json", net.all(), map);
+    return std::array{net["a"], net["b"], net["c"]};
+  };
+  auto const one = std::string{R"("a": "model-1.safetensors", "c": "model-1.safetensors")"};
+  auto const two = std::string{R"("b": "model-2.safetensors")"};
+  CHECK(load(R"({"metadata": {"total_size": 24}, "weight_map": {)" + two + ", " + one + "}}") ==
+        std::array{Floats{5, 5.5F}, Floats{8, 8.5F}, Floats{1, 1.5F}});
+  auto const turned = WeightMap{{"a", "b"}, {"b", "a"}, {"c", "c"}};
+  CHECK(load(R"({"weight_map": {)" + two + ", " + one + "}}", turned)[0] == Floats{8, 8.5F});
+  auto const refused = [&](std::string const& index, std::string const& what) {
+    CHECK_THROWS_WITH(load(index), Contains("model.safetensors.index.json: " + what));
+  };
+  refused(R"({"weight_map": {)" + one + "}, \"weight_map\": {}}", "the key \"weight_map\" is there twice.");
+  refused(R"({"weight_map": {)" + two + ", " + two + "}}", "the key \"b\" is there twice.");
+  refused(R"({"weights": {}})", "has no object \"weight_map\"");
+  refused("[1]", "has no object \"weight_map\"");
+  refused("{", "it is not JSON from byte");
+  refused(R"({"weight_map": {"a": 1}})", "the file of \"a\" is no text");
+  for (auto const* file : {"../model-1.safetensors", "/etc/x.safetensors", "model-1.bin", ""})
+    refused(R"({"weight_map": {"a": ")" + std::string{file} + "\"}}", "the file of \"a\" is ");
+  refused(R"({"weight_map": {"d": "model-1.safetensors"}})",
+          "\"model-1.safetensors\" has no \"d\", unlike the index says.");
+  refused(R"({"weight_map": {"a": "model-1.safetensors"}})",
+          "\"model-1.safetensors\" has \"c\", unlike the index says.");
+  CHECK_THROWS_WITH(load(R"({"weight_map": {"a": "model-3.safetensors"}})"),
+                    Contains("model-3.safetensors: cannot be opened: No such file"));
 }
 
 TEST_CASE("numbers of 16 and 64 bits become float, with and without a map", "[checkpoint][weights]") {

@@ -29,19 +29,22 @@ data::BpeTokenizer const& trained() {
 }
 nlohmann::json json_of(std::string const& path) { return nlohmann::json::parse(data::read_text(path)); }
 
-/// The sentence with which a changed tokenizer.json is refused.
-template <class Change>
-std::string refusal(Change&& change) {
+/// The sentence with which a text is refused as a tokenizer.json.
+std::string refusal_of(std::string const& text) {
   auto const folder = test::Folder{};
-  auto json         = json_of("test/golden/tokenizer.json");
-  change(json);
-  std::ofstream{folder / "tokenizer.json"} << json.dump();
+  std::ofstream{folder / "tokenizer.json"} << text;
   try {
     data::BpeTokenizer::read(folder / "tokenizer.json");
   } catch (BadFile const& error) {
     return error.what();
   }
   return "";
+}
+template <class Change>
+std::string refusal(Change&& change) {
+  auto json = json_of("test/golden/tokenizer.json");
+  change(json);
+  return refusal_of(json.dump());
 }
 
 }  // namespace
@@ -110,6 +113,33 @@ TEST_CASE("a tokenizer of another kind is refused with what differs", "[text]") 
     for (auto& merge : j["model"]["merges"]) merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
   }).empty());
   CHECK_THROWS_WITH(data::BpeTokenizer::read("test/golden/losses.safetensors"), Contains("losses.safetensors: byte"));
+}
+
+TEST_CASE("a tokenizer that says two things is refused", "[text]") {
+  using Json = nlohmann::json;
+  CHECK_THAT(refusal([](Json& j) { j["model"]["vocab"]["Ab"] = 7; }), Contains("both have id 7"));
+  CHECK_THAT(refusal([](Json& j) { j["model"]["vocab"]["Ab"] = 7.5; }),
+             Contains("token \"Ab\" has id 7.5, which is no whole number"));
+  CHECK_THAT(refusal([](Json& j) { j["model"]["vocab"]["Ab"] = -1; }), Contains("\"Ab\" has id -1, but there are"));
+  CHECK_THAT(refusal([](Json& j) { j["added_tokens"][0]["id"] = 3.0; }), Contains("id 3.0, which is no whole number"));
+  CHECK_THAT(refusal([](Json& j) { j["added_tokens"][0]["id"] = 3; }), Contains("both have id 3"));
+  CHECK_THAT(refusal([](Json& j) { j["added_tokens"].push_back(j["added_tokens"][0]); }), Contains("is there twice"));
+  CHECK_THAT(refusal([](Json& j) {
+               j["added_tokens"].push_back(j["added_tokens"][0]);
+               j["added_tokens"].back()["content"] = "<other>";
+             }), Contains("the added token \"<other>\" has id") && Contains("and so has another one"));
+  for (auto const& merge : {Json("a b c"), Json({"a", "b", "c"}), Json({"a"}), Json("a  b"), Json({{"a", "b"}}),
+                            Json(7)})
+    CHECK_THAT(refusal([&](Json& j) { j["model"]["merges"][1] = merge; }), Contains("merge 1 is "));
+  CHECK_THAT(refusal([](Json& j) { j["model"]["merges"].push_back(j["model"]["merges"][0]); }),
+             Contains("is there twice"));
+  CHECK_THAT(refusal([](Json& j) { j["model"]["vocab"] = {1, 2}; }), Contains("its vocab is no object"));
+  auto twice    = json_of("test/golden/tokenizer.json").dump();
+  auto const at = twice.find("\"vocab\":{") + 9;
+  twice.insert(at, "\"a\":0,");
+  CHECK_THAT(refusal_of(twice), Contains("the key \"a\" is there twice"));
+  CHECK_THAT(refusal_of(twice.replace(at, 6, std::string(6, '\0'))), Contains("it has a zero byte, at byte"));
+  CHECK_THAT(refusal_of(std::string(100, '[')), Contains("it is deeper than 32 levels"));
 }
 
 }  // namespace tokenizer_test

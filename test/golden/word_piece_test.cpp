@@ -112,6 +112,9 @@ TEST_CASE("a vocabulary of another kind is refused with what differs", "[text]")
   CHECK_THAT(changed([](Json& j) { j["model"]["vocab"]["Ab"] = 402; }),
              Contains("token \"Ab\" has id 402, but there are 401"));
   CHECK_THAT(changed([](Json& j) { j["model"]["vocab"]["Ab"] = 7; }), Contains("both have id 7"));
+  CHECK_THAT(changed([](Json& j) { j["model"]["vocab"]["Ab"] = 7.5; }), Contains("id 7.5, which is no whole number"));
+  CHECK_THAT(changed([](Json& j) { j["added_tokens"][0]["id"] = 0.0; }), Contains("id 0.0, which is no whole number"));
+  CHECK_THAT(changed([](Json& j) { j["added_tokens"].push_back(j["added_tokens"][0]); }), Contains("is there twice"));
   CHECK_THAT(changed([](Json& j) { j.erase("model"); }), Contains("is not a tokenizer.json"));
   CHECK(refusal("[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n").empty());
   CHECK_THAT(refusal("[UNK]\n[CLS]\na\n"), Contains("tokens: there is no [SEP] among 3 tokens."));

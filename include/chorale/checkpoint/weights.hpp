@@ -3,6 +3,7 @@
 
 #include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/checkpoint/weight_map.hpp>
+#include <chorale/checkpoint/weights_file.hpp>
 #include <chorale/checkpoint/weights_to_load.hpp>
 #include <chorale/checkpoint/weights_to_save.hpp>
 #include <chorale/core/error.hpp>
@@ -27,12 +28,13 @@ inline void save_weights(std::filesystem::path const& file, Variables const& var
 
 /// Reads variables by their names, or by those that a map gives them. Numbers of 16 and 64 bits become float.
 ///
+/// path    of a safetensors file, or of the index of several, model.safetensors.index.json
 /// throws  BadFile when the file is damaged, or does not fit the network: it names the first three differences, such as a
 ///         variable that is missing, a tensor that the network does not have, or another shape. No variable has changed
 ///         then
 inline void load_weights(std::filesystem::path const& path, Variables const& variables, WeightMap const& names = {}) {
-  auto const file = SafetensorsFile::read(path);
-  auto const plan = detail::WeightsToLoad{file, variables, names};
+  auto const file = WeightsFile{path};
+  auto const plan = detail::WeightsToLoad{file.tensors(), variables, names};
   if (auto const text = plan.differences(); !text.empty())
     throw BadFile{path.string() + ": " + text + ".",
                   names.rules.empty() ? "the file that was saved from this network, or a WeightMap with the names and "

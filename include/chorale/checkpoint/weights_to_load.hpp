@@ -20,12 +20,13 @@ namespace chorale::detail {
 /// Which tensor of a file goes into which variable. Nothing is copied before all was compared.
 class WeightsToLoad {
  public:
-  /// file, variables, names    outlive this object
-  WeightsToLoad(SafetensorsFile const& file, Variables const& variables, WeightMap const& names)
+  /// tensors                     by name, ascending
+  /// tensors, variables, names   outlive this object
+  WeightsToLoad(std::vector<NamedTensor> const& tensors, Variables const& variables, WeightMap const& names)
       : variables_{variables}, from_(variables.size()) {
     for (std::size_t i = 0; i < variables.size(); ++i) index_[std::string{variables[i].name}] = i;
-    if (names.rules.empty()) read_as_they_are(file);
-    else read_by(names, file);
+    if (names.rules.empty()) read_as_they_are(tensors);
+    else read_by(names, tensors);
     for (auto const& link : links_) compare(link);
     for (std::size_t i = 0; i < from_.size(); ++i)
       if (from_[i] == nullptr && !is_kept(names, std::string{variables[i].name}))
@@ -75,19 +76,19 @@ class WeightsToLoad {
     }
   };
 
-  void read_as_they_are(SafetensorsFile const& file) {
-    for (auto const& tensor : file.tensors()) {
+  void read_as_they_are(std::vector<NamedTensor> const& tensors) {
+    for (auto const& tensor : tensors) {
       auto const at = index_.find(tensor.name);
       if (at == index_.end()) differences_.add([&] { return "the network has no " + in_quotes(tensor.name); });
       else links_.push_back({{&tensor}, {at->second}}), take(tensor, at->second);
     }
   }
 
-  void read_by(WeightMap const& names, SafetensorsFile const& file) {
+  void read_by(WeightMap const& names, std::vector<NamedTensor> const& tensors) {
     if (auto const twice = pattern_of_two(names); !twice.empty())
       differences_.add("two rules of the map are for " + in_quotes(twice));
     auto parts = std::map<std::pair<WeightRule const*, std::string>, std::size_t>{};       // of links_
-    for (auto const& tensor : file.tensors()) {
+    for (auto const& tensor : tensors) {
       auto const* rule = static_cast<WeightRule const*>(nullptr);
       auto values      = NamePattern::Values{};
       auto part        = std::size_t{0};

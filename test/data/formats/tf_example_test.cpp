@@ -110,10 +110,35 @@ TEST_CASE("parts of a message are merged as protobuf merges them", "[data][examp
   CHECK(floats.get<float>("a") == Floats{1});                              // of two kinds, the last one
   CHECK(parsed(with_entry("1206" "1a04" "0a020102")).get<std::int64_t>("") == Integers{1, 2});
   CHECK(parsed(with_entry("0a0161")).features.at("a").index() == 0);
-  // twice the same name: the last one wins; a field that nobody knows is passed over
-  auto const twice = "0a180a0a0a01611205" "1a030a01010a0a0a01611205" "1a030a0102";
-  CHECK(parsed(twice).get<std::int64_t>("a") == Integers{2});
-  CHECK(parsed(std::string{twice} + "1003" "1a0178" "21" "0000000000000000" "2d00000000").features.size() == 1);
+  // twice the same name, of which protobuf takes the last one; a field that nobody knows is passed over
+  CHECK_THAT(complaint("0a180a0a0a01611205" "1a030a01010a0a0a01611205" "1a030a0102"),
+             Contains("an Example: two features are called \"a\""));
+  CHECK(parsed("0a0c0a0a0a01611205" "1a030a0102" "1003" "1a0178" "21" "0000000000000000" "2d00000000")
+            .get<std::int64_t>("a") == Integers{2});
+}
+
+TEST_CASE("a feature that records may lack has a default, or is found by a map", "[data][example]") {
+  auto const row  = [](Example const& example, data::Fields const& fields) {
+    auto const bytes = example.bytes();
+    auto x           = std::vector<float>{};
+    auto y           = std::vector<int>{};
+    fields({bytes, {}}, x, y);
+    return std::pair{x, y};
+  };
+  using Numbers    = std::pair<std::vector<float>, std::vector<int>>;
+  auto const whole = Example{{{"x", Floats{1, 2}}, {"y", Integers{3}}}}, bare = Example{{{"y", data::Feature{}}}};
+  auto const fields = data::Fields{.x = "x", .y = "y", .width = 2, .x_if_missing = 0.5, .y_if_missing = -1};
+  CHECK(row(whole, fields) == Numbers{{1, 2}, {3}});
+  CHECK(row(bare, fields) == Numbers{{0.5F, 0.5F}, {-1}});
+  CHECK_THROWS_WITH(row(bare, {.x = "x", .y = "y", .x_if_missing = 0}),
+                    Contains("feature \"y\" has nothing, but integers are needed") && Contains("y_if_missing"));
+  CHECK_THROWS_WITH(row(bare, {.x = "x"}), Contains("no feature \"x\"") && Contains("x_if_missing"));
+  CHECK_THROWS_WITH(row(bare, {.x = "x", .y = "y", .x_if_missing = 0, .y_if_missing = 0.5}),
+                    Contains("the number for a missing feature y is 0.5, no whole number"));
+  CHECK(whole.find<float>("x")->size() == 2);
+  CHECK(bare.find<float>("x") == nullptr);
+  CHECK(bare.find<std::int64_t>("y") == nullptr);
+  CHECK_THROWS_WITH(whole.find<float>("y"), Contains("feature \"y\" has integers, but floats are needed"));
 }
 
 TEST_CASE("bytes that are no Example are refused at their byte", "[data][example]") {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
-(Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
-nlohmann-json"
-#endif
-
 #include <chorale/core/error.hpp>
+#include <chorale/observe/json.hpp>
 
 #include <chorale/cluster/cluster.hpp>
 #include <chorale/cluster/environment.hpp>
@@ -19,7 +14,6 @@ nlohmann-json"
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,51 +24,6 @@ namespace chorale::resolve {
 
 inline constexpr std::size_t max_json_bytes = 8U << 20;
 inline constexpr std::size_t max_json_depth = 16;
-
-/// Takes the events of nlohmann::json::sax_parse, and checks that the text is JSON, not too deep, with no key twice.
-///
-/// throws  BadArgument from every event that is not allowed; the parser is stopped in no other way
-class JsonCheck {
- public:
-  /// example     of what a text looks like that is right, for errors
-  JsonCheck(std::string where, std::string example) : where_{std::move(where)}, example_{std::move(example)} {}
-
-  bool null() { return true; }
-  bool boolean(bool) { return true; }
-  bool number_integer(std::int64_t) { return true; }
-  bool number_unsigned(std::uint64_t) { return true; }
-  bool number_float(double, std::string const&) { return true; }
-  bool string(std::string const&) { return true; }
-  bool binary(nlohmann::json::binary_t&) { return true; }
-
-  bool key(std::string const& text) {
-    if (!keys_.back().insert(text).second) fail("the key " + in_quotes(text) + " is there twice", "one of the two.");
-    return true;
-  }
-  bool start_object(std::size_t) { return deeper(); }
-  bool start_array(std::size_t) { return deeper(); }
-  bool end_object() { return keys_.pop_back(), true; }
-  bool end_array() { return keys_.pop_back(), true; }
-
-  bool parse_error(std::size_t byte, std::string const&, nlohmann::json::exception const&) {
-    fail("it is not JSON from byte " + std::to_string(byte) + " on", example_);
-  }
-
- private:
-  bool deeper() {
-    if (keys_.size() == max_json_depth)
-      fail("it is deeper than " + std::to_string(max_json_depth) + " levels", example_);
-    keys_.emplace_back();
-    return true;
-  }
-
-  [[noreturn]] void fail(std::string const& what, std::string const& what_to_try) const {
-    throw BadArgument{where_ + ": " + what + ".", what_to_try};
-  }
-
-  std::string where_, example_;
-  std::vector<std::set<std::string>> keys_;                                // of each object or array that is open
-};
 
 /// A part of a JSON text and its path, "TF_CONFIG: cluster.worker[2]", with which every error begins.
 class JsonPart {
@@ -132,12 +81,10 @@ inline constexpr auto tf_example =
 
 /// throws  BadArgument when the text is not JSON, too large or too deep, or has a key twice
 inline nlohmann::json json_of(std::string_view text, std::string const& name, std::string const& example = tf_example) {
-  if (text.size() > max_json_bytes)
-    throw BadArgument{name + ": " + std::to_string(text.size()) + " bytes, above the limit of " +
-                          std::to_string(max_json_bytes) + ".", "a smaller one."};
-  auto check = JsonCheck{name, example};
-  nlohmann::json::sax_parse(text, &check);
-  return nlohmann::json::parse(text, nullptr, false);
+  auto const fault = [&](std::string const& what, std::string const& what_to_try) {
+    throw BadArgument{name + ": " + what + ".", what_to_try.empty() ? example : what_to_try};
+  };
+  return parse_json(text, {max_json_bytes, max_json_depth}, fault);
 }
 
 /// Returns the role of a word of TensorFlow, which once called the chief "master", or of Vertex AI.

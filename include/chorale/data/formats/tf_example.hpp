@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
+#include <chorale/data/formats/numbers.hpp>
 #include <chorale/data/formats/protobuf_reader.hpp>
 #include <chorale/data/pipe.hpp>
 
@@ -13,8 +15,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -120,16 +124,18 @@ inline void write_feature(Feature const& feature, proto::Writer& to) {
 struct Example {
   std::map<std::string, Feature, std::less<>> features;
 
-  /// Parses an Example. Unknown fields are skipped; of two features of one name the last wins.
+  /// Parses an Example. Unknown fields are skipped.
   ///
   /// where   begins the message of an error: the record
   /// cost    memory in proportion to the bytes of the record
-  /// throws  BadFile with the byte of the record
+  /// throws  BadFile with the byte of the record; also when two features have one name, of which protobuf would take
+  ///         the last one
   static Example parse(ConstBytes bytes, std::string const& where = "an Example") {
     try {
       auto example = Example{};
       detail::for_each_feature(bytes, [&](std::string_view name, proto::Reader pair) {
-        example.features.insert_or_assign(std::string{name}, detail::read_feature(pair));
+        if (!example.features.try_emplace(std::string{name}, detail::read_feature(pair)).second)
+          throw BadFile{where + ": two features are called " + in_quotes(name) + ".", "a record that has each once."};
       });
       return example;
     } catch (proto::Malformed const& why) {
@@ -150,7 +156,23 @@ struct Example {
     return example.take();
   }
 
-  /// The list of a feature, of std::string, float or std::int64_t.
+  /// The list of a feature, of std::string, float or std::int64_t; null when no feature has that name, or it has no
+  /// list of any kind.
+  ///
+  /// throws  BadFile when it is of another kind
+  template <class T>
+  std::vector<T> const* find(std::string_view name, std::string const& where = "an Example") const& {
+    auto const at = features.find(name);
+    if (at == features.end() || at->second.index() == 0) return nullptr;
+    if (auto const* list = std::get_if<std::vector<T>>(&at->second)) return list;
+    throw BadFile{where + ": feature " + in_quotes(name) + " has " + detail::feature_kinds[at->second.index()] +
+                      ", but " + detail::feature_kinds[Feature{std::vector<T>{}}.index()] + " are needed.",
+                  "another type of the row that it goes to."};
+  }
+  template <class T>
+  std::vector<T> const* find(std::string_view, std::string const& = "") const&& = delete;
+
+  /// The list of a feature, as find.
   ///
   /// throws  BadFile when no feature has that name, or it is of another kind
   template <class T>
@@ -159,17 +181,16 @@ struct Example {
   }
   template <class T>
   std::vector<T> const& get(std::string_view name, std::string const& where = "an Example") const& {
-    auto const at = features.find(name);
-    if (at == features.end()) {
-      auto names = std::string{};
-      for (auto const& [other, feature] : features) names.append(names.empty() ? "" : ", ") += in_quotes(other);
-      throw BadFile{where + ": no feature " + in_quotes(name) + ".",
-                    "one of " + (names.empty() ? "none" : names) + "."};
-    }
-    if (auto const* list = std::get_if<std::vector<T>>(&at->second)) return *list;
-    throw BadFile{where + ": feature " + in_quotes(name) + " has " + detail::feature_kinds[at->second.index()] +
-                      ", but " + detail::feature_kinds[Feature{std::vector<T>{}}.index()] + " are needed.",
-                  "another type of the row that it goes to."};
+    if (auto const* list = find<T>(name, where)) return *list;
+    auto names = std::string{};
+    for (auto const& [other, feature] : features) names.append(names.empty() ? "" : ", ") += in_quotes(other);
+    if (features.contains(name))
+      throw BadFile{where + ": feature " + in_quotes(name) + " has nothing, but " +
+                        detail::feature_kinds[Feature{std::vector<T>{}}.index()] + " are needed.",
+                    "Fields::x_if_missing or y_if_missing, or Example::find."};
+    throw BadFile{where + ": no feature " + in_quotes(name) + ".",
+                  "one of " + (names.empty() ? "none" : names) +
+                      "; for features that records may lack Fields::x_if_missing or y_if_missing, or Example::find."};
   }
 
  private:
@@ -184,10 +205,13 @@ struct Example {
 ///
 /// X, Y    bytes take the one byte string of a feature, floating-point numbers its floats, other integers its integers
 /// width, targets    numbers that a row must have, unless 0
+/// x_if_missing, y_if_missing    so many of this number, else one, in place of a feature that a record lacks; none: an
+///         error. For lists that may be empty: a map of one's own, with Example::find
 /// throws  BadFile with the number of the file and of the record in it
 struct Fields {
   std::string x, y{};                                      // names; empty: no numbers
   std::size_t width = 0, targets = 0;
+  std::optional<double> x_if_missing{}, y_if_missing{};
 
   template <class X, class Y>
   void operator()(Sample<std::byte, std::uint64_t> const& row, std::vector<X>& to_x, std::vector<Y>& to_y) const {
@@ -195,29 +219,35 @@ struct Fields {
     if (row.y.size() == 2)
       where = "file " + std::to_string(row.y[0]) + ", record " + std::to_string(row.y[1]) + ": an Example";
     auto const example = Example::parse(row.x, where);
-    fill(example, where, x, width, to_x);
-    fill(example, where, y, targets, to_y);
+    fill(example, where, x, width, x_if_missing, to_x);
+    fill(example, where, y, targets, y_if_missing, to_y);
   }
 
  private:
   template <class T>
   static void fill(Example const& example, std::string const& where, std::string const& name, std::size_t count,
-                   std::vector<T>& to) {
+                   std::optional<double> if_missing, std::vector<T>& to) {
+    using Stored = std::conditional_t<sizeof(T) == 1, std::string,
+                                      std::conditional_t<std::floating_point<T>, float, std::int64_t>>;
     to.clear();
     if (name.empty()) return;
+    if (if_missing && example.find<Stored>(name, where) == nullptr) {
+      CHORALE_EXPECTS(detail::fits_in<T>(*if_missing),
+                      "data::Fields: the number for a missing feature " + name + " " + detail::why_not<T>(*if_missing));
+      return to.assign(count == 0 ? 1 : count, static_cast<T>(*if_missing));
+    }
+    auto const& stored = example.get<Stored>(name, where);
     auto const fail = [&](std::string const& what) {
       throw BadFile{where + ": feature \"" + name + "\" " + what + ".", "another feature, or other records."};
     };
     if constexpr (sizeof(T) == 1) {
-      auto const& strings = example.get<std::string>(name, where);
-      if (strings.size() != 1) fail("has " + std::to_string(strings.size()) + " byte strings, but 1 is needed");
-      to.resize(strings[0].size());
-      std::ranges::copy(std::as_bytes(Span<char const>{strings[0]}), std::as_writable_bytes(Span<T>{to}).begin());
+      if (stored.size() != 1) fail("has " + std::to_string(stored.size()) + " byte strings, but 1 is needed");
+      to.resize(stored[0].size());
+      std::ranges::copy(std::as_bytes(Span<char const>{stored[0]}), std::as_writable_bytes(Span<T>{to}).begin());
     } else if constexpr (std::floating_point<T>) {
-      auto const& floats = example.get<float>(name, where);
-      to.assign(floats.begin(), floats.end());
+      to.assign(stored.begin(), stored.end());
     } else {
-      for (auto const i : example.get<std::int64_t>(name, where)) {
+      for (auto const i : stored) {
         if (!std::in_range<T>(i))
           fail("has " + std::to_string(i) + ", which an integer of " + std::to_string(8 * sizeof(T)) +
                " bits cannot hold");

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,19 +16,17 @@ namespace chorale::data::detail {
 class AddedTokens {
  public:
   /// content    not empty
-  void add(std::string content, int id) { all_.emplace_back(std::move(content), id); }
+  void add(std::string content, int id) {
+    ids_.emplace(content, id), used_.insert(id);
+    all_.emplace_back(std::move(content), id);
+  }
 
   /// The id of a token; -1 if there is none.
   int id_of(std::string_view content) const {
-    for (auto const& [token, id] : all_)
-      if (token == content) return id;
-    return -1;
+    auto const at = ids_.find(content);
+    return at == ids_.end() ? -1 : at->second;
   }
-  bool has(int id) const {
-    for (auto const& token : all_)
-      if (token.second == id) return true;
-    return false;
-  }
+  bool has(int id) const { return used_.contains(id); }
 
   /// Calls text(part) for what lies between added tokens, and token(id) for each of them, from first to last. Of tokens
   /// that begin at one place it is the longest.
@@ -50,6 +51,8 @@ class AddedTokens {
 
  private:
   std::vector<std::pair<std::string, int>> all_;
+  std::map<std::string, int, std::less<>> ids_;
+  std::set<int> used_;
 };
 
 }  // namespace chorale::data::detail

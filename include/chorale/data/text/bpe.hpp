@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
-(Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
-nlohmann-json"
-#endif
-
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
@@ -14,6 +8,7 @@ nlohmann-json"
 #include <chorale/data/text/added_tokens.hpp>
 #include <chorale/data/text/gpt2_words.hpp>
 #include <chorale/data/text/read_text.hpp>
+#include <chorale/data/text/tokenizer_json.hpp>
 #include <chorale/data/text/tokenizer.hpp>
 #include <chorale/data/text/utf8.hpp>
 
@@ -80,7 +75,9 @@ class BpeTokenizer {
   /// throws   BadFile when it cannot be read, or is of another kind: it names the part that differs
   static BpeTokenizer read(std::filesystem::path const& path) {
     auto made = BpeTokenizer{};
-    made.parse(path.string(), read_text(path));
+    chorale::detail::or_out_of_memory(path, [&] {
+      made.parse(path.string(), read_text(path, detail::most_tokenizer_bytes));
+    });
     return made;
   }
 
@@ -181,11 +178,10 @@ class BpeTokenizer {
   }
 
   void parse(std::string const& path, std::string const& text) {
-    auto const refuse = [&](std::string const& what) -> void {
+    auto const refuse = [&](std::string const& what) {
       throw BadFile{path + ": " + what + ".", "the tokenizer.json of a GPT-2 or another byte-level BPE."};
     };
-    try {
-      auto const json   = nlohmann::json::parse(text);
+    detail::read_tokenizer_json(text, refuse, [&](nlohmann::json const& json) {
       auto const& model = json.at("model");
       auto const kind   = model.at("type").get<std::string>();
       if (kind != "BPE") refuse("its model is " + in_quotes(kind) + ", but BPE is needed");
@@ -200,67 +196,71 @@ class BpeTokenizer {
       if (cuts.is_null() || cuts.at("type") != "ByteLevel" || !cuts.value("use_regex", true))
         refuse("its pre_tokenizer is not ByteLevel with the regular expression of GPT-2");
       if (cuts.value("add_prefix_space", false)) refuse("its pre_tokenizer has add_prefix_space, but GPT-2 has not");
-      read_tokens(model.at("vocab"), json.value("added_tokens", nlohmann::json::array()), refuse);
-      read_merges(model.at("merges"), model.at("vocab"), refuse);
-    } catch (nlohmann::json::exception const& error) {
-      refuse("is not a tokenizer.json: " + printable(std::string_view{error.what()}.substr(0, 160)));
-    }
+      auto const& vocabulary = detail::vocabulary_of(model, refuse);
+      read_tokens(vocabulary, json.value("added_tokens", nlohmann::json::array()), refuse);
+      read_merges(model.at("merges"), vocabulary, refuse);
+    });
   }
 
-  template <class Refuse>
-  void read_tokens(nlohmann::json const& vocabulary, nlohmann::json const& added, Refuse const& refuse) {
-    auto const all  = vocabulary.size() + added.size();
-    auto const used = [&](std::int64_t id, std::string const& token) {
-      if (id < 0 || static_cast<std::size_t>(id) >= all)
-        refuse("token " + in_quotes(token) + " has id " + std::to_string(id) + ", but there are " + std::to_string(all) +
-               " tokens");
-      if (bytes_.size() <= static_cast<std::size_t>(id)) bytes_.resize(static_cast<std::size_t>(id) + 1);
+  void read_tokens(nlohmann::json const& vocabulary, nlohmann::json const& added,
+                   detail::RefuseTokenizer const& refuse) {
+    auto const all   = vocabulary.size() + added.size();
+    auto const place = [&](std::size_t id) -> std::string& {
+      if (bytes_.size() <= id) bytes_.resize(id + 1);
+      return bytes_[id];
     };
-    for (auto const& token : added) {
-      auto const content = token.at("content").get<std::string>();
-      for (auto const* key : {"single_word", "lstrip", "rstrip"})
-        if (token.value(key, false))
-          refuse("the added token " + in_quotes(content) + " has " + key + ", which is not supported");
-      if (content.empty()) refuse("an added token is empty");
-      auto const id = token.at("id").get<std::int64_t>();
-      used(id, content);
-      bytes_[static_cast<std::size_t>(id)] = content;
-      added_.add(content, static_cast<int>(id));
-    }
+    detail::each_added_token(added, {"single_word", "lstrip", "rstrip"}, all, added_, refuse,
+                             [&](std::string const& content, std::size_t id) { place(id) = content; });
     of_byte_.fill(-1);
+    auto names = std::unordered_map<std::size_t, std::string_view>{};      // of the vocabulary, by id
     for (auto const& [token, number] : vocabulary.items()) {
-      auto const id = number.template get<std::int64_t>();
-      used(id, token);
-      if (added_.has(static_cast<int>(id))) continue;
+      auto const id           = detail::token_id(number, token, all, refuse);
+      auto const [at, is_new] = names.emplace(id, token);
+      if (!is_new)
+        refuse("tokens " + in_quotes(at->second) + " and " + in_quotes(token) + " both have id " + std::to_string(id));
+      if (auto const given = added_.id_of(token); given >= 0 && static_cast<std::size_t>(given) != id)
+        refuse("the added token " + in_quotes(token) + " has id " + std::to_string(given) + ", but in the vocabulary " +
+               std::to_string(id));
+      if (added_.has(static_cast<int>(id))) {
+        if (added_.id_of(token) < 0)
+          refuse("an added token and " + in_quotes(token) + " both have id " + std::to_string(id));
+        continue;
+      }
       auto const bytes = detail::bytes_of_token(token);
       if (!bytes) refuse("token " + in_quotes(token) + " has a character that stands for no byte");
-      bytes_[static_cast<std::size_t>(id)] = *bytes;
+      place(id) = *bytes;
       if (bytes->size() == 1) of_byte_[static_cast<unsigned char>((*bytes)[0])] = static_cast<int>(id);
     }
   }
 
-  template <class Refuse>
-  void read_merges(nlohmann::json const& merges, nlohmann::json const& vocabulary, Refuse const& refuse) {
+  void read_merges(nlohmann::json const& merges, nlohmann::json const& vocabulary,
+                   detail::RefuseTokenizer const& refuse) {
     auto rank = std::uint32_t{0};
     for (auto const& merge : merges) {
-      auto a = std::string{}, b = std::string{};
-      if (merge.is_string()) {                                             // "a b": no token has a space
-        auto const both = merge.template get<std::string>();
-        auto const gap  = both.find(' ');
-        if (gap == both.npos)
-          refuse("merge " + std::to_string(rank) + " is " + in_quotes(both) + ", but two tokens are needed");
-        a = both.substr(0, gap), b = both.substr(gap + 1);
-      } else {
-        a = merge.at(0).template get<std::string>(), b = merge.at(1).template get<std::string>();
-      }
+      auto const parts = [&]() -> std::array<std::string, 2> {
+        if (merge.is_string()) {                                           // "a b": no token has a space
+          auto const both = merge.get<std::string>();
+          auto const gap  = both.find(' ');
+          if (gap != both.npos && both.find(' ', gap + 1) == both.npos)
+            return {both.substr(0, gap), both.substr(gap + 1)};
+        } else if (merge.is_array() && merge.size() == 2) {
+          return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+        }
+        refuse("merge " + std::to_string(rank) + " is " + printable(merge.dump().substr(0, 80)) +
+               ", but two tokens are needed");
+        return {};
+      }();
+      auto const& [a, b] = parts;
       auto const id = [&](std::string const& token) {
-        if (!vocabulary.contains(token))
-          refuse("merge " + std::to_string(rank) + " is of " + in_quotes(a) + " and " + in_quotes(b) +
+        auto const at = vocabulary.find(token);
+        if (at == vocabulary.end())
+          refuse("merge " + std::to_string(rank) + " is of " + in_quotes(parts[0]) + " and " + in_quotes(parts[1]) +
                  ", but the vocabulary has no " + in_quotes(token));
-        return vocabulary[token].template get<int>();
+        return at->get<int>();
       };
-      auto const left = id(a), right = id(b);
-      merges_.try_emplace(pair_of(left, right), Merge{rank, id(a + b)});
+      auto const left = id(a), right = id(b), made = id(a + b);
+      if (!merges_.try_emplace(pair_of(left, right), Merge{rank, made}).second)
+        refuse("merge " + std::to_string(rank) + ", of " + in_quotes(a) + " and " + in_quotes(b) + ", is there twice");
       ++rank;
     }
   }

@@ -88,9 +88,10 @@ class CharacterTokenizer {
   static CharacterTokenizer of(std::string_view text) {
     CHORALE_EXPECTS(!text.empty(), "an empty text has no characters to number");
     auto made = CharacterTokenizer{};
-    each(text, [&](std::uint32_t code, std::size_t) { made.codes_.push_back(code); });
-    std::ranges::sort(made.codes_);
-    made.codes_.erase(std::unique(made.codes_.begin(), made.codes_.end()), made.codes_.end());
+    auto has  = std::vector<bool>(0x11'0000);              // of each code point
+    each(text, [&](std::uint32_t code, std::size_t) { has[code] = true; });
+    for (std::uint32_t code = 0; code < has.size(); ++code)
+      if (has[code]) made.codes_.push_back(code);
     return made;
   }
   /// The tokenizer that save() wrote.

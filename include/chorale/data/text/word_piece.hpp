@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
-(Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
-nlohmann-json"
-#endif
-
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
@@ -15,6 +9,7 @@ nlohmann-json"
 #include <chorale/data/text/bert_words.hpp>
 #include <chorale/data/text/read_text.hpp>
 #include <chorale/data/text/tokenizer.hpp>
+#include <chorale/data/text/tokenizer_json.hpp>
 #include <chorale/data/text/utf8.hpp>
 
 #include <nlohmann/json.hpp>
@@ -59,12 +54,14 @@ class WordPieceTokenizer {
   /// letters  of a vocab.txt; a tokenizer.json says it itself
   /// throws   BadFile when it cannot be read, or is of another kind: it names the part that differs
   static WordPieceTokenizer read(std::filesystem::path const& path, Letters letters = Letters::folded) {
-    auto const text = read_text(path);
-    auto made       = WordPieceTokenizer{};
-    made.folds_     = letters == Letters::folded;
-    if (auto const first = text.find_first_not_of(" \t\r\n"); first != text.npos && text[first] == '{')
-      made.parse(path.string(), text);
-    else made.add_lines(path.string(), text);
+    auto made   = WordPieceTokenizer{};
+    made.folds_ = letters == Letters::folded;
+    chorale::detail::or_out_of_memory(path, [&] {
+      auto const text = read_text(path, detail::most_tokenizer_bytes);
+      if (auto const first = text.find_first_not_of(" \t\r\n"); first != text.npos && text[first] == '{')
+        made.parse(path.string(), text);
+      else made.add_lines(path.string(), text);
+    });
     return made;
   }
   /// The tokenizer with these tokens, numbered from 0 on; [UNK], [CLS] and [SEP] are among them.
@@ -190,11 +187,10 @@ class WordPieceTokenizer {
   }
 
   void parse(std::string const& path, std::string const& text) {
-    auto const refuse = [&](std::string const& what) -> void {
+    auto const refuse = [&](std::string const& what) {
       throw BadFile{path + ": " + what + ".", "the tokenizer.json of a BERT, or its vocab.txt."};
     };
-    try {
-      auto const json   = nlohmann::json::parse(text);
+    detail::read_tokenizer_json(text, refuse, [&](nlohmann::json const& json) {
       auto const& model = json.at("model");
       auto const kind   = model.at("type").get<std::string>();
       if (kind != "WordPiece") refuse("its model is " + in_quotes(kind) + ", but WordPiece is needed");
@@ -211,54 +207,39 @@ class WordPieceTokenizer {
       if (form != "BertProcessing" && form != "TemplateProcessing")
         refuse("its post_processor puts no [CLS] before a text and no [SEP] behind it");
       if (form == "TemplateProcessing") read_template(ends.at("single"), refuse);
-      read_tokens(model.at("vocab"), json.value("added_tokens", nlohmann::json::array()), refuse);
-    } catch (nlohmann::json::exception const& error) {
-      refuse("is not a tokenizer.json: " + printable(std::string_view{error.what()}.substr(0, 160)));
-    }
+      read_tokens(detail::vocabulary_of(model, refuse), json.value("added_tokens", nlohmann::json::array()), refuse);
+    });
   }
-  template <class Refuse>
-  void read_normalizer(nlohmann::json const& normalizer, Refuse const& refuse) {
+  void read_normalizer(nlohmann::json const& normalizer, detail::RefuseTokenizer const& refuse) {
     if (normalizer.is_null() || normalizer.at("type") != "BertNormalizer")
       refuse("its normalizer is not BertNormalizer");
     for (auto const* key : {"clean_text", "handle_chinese_chars"})
       if (!normalizer.value(key, true)) refuse("its normalizer does without " + std::string{key});
-    folds_ = normalizer.at("lowercase").template get<bool>();
+    folds_ = normalizer.at("lowercase").get<bool>();
     if (auto const& accents = normalizer.at("strip_accents"); !accents.is_null() && accents != folds_)
       refuse("its normalizer has strip_accents " + accents.dump() + " and lowercase " + (folds_ ? "true" : "false") +
              ", but both are needed or neither");
   }
-  template <class Refuse>
-  static void read_template(nlohmann::json const& single, Refuse const& refuse) {
+  static void read_template(nlohmann::json const& single, detail::RefuseTokenizer const& refuse) {
     auto words = std::string{};
     for (auto const& part : single)
-      words += part.contains("SpecialToken") ? part["SpecialToken"].at("id").template get<std::string>() : "text";
+      words += part.contains("SpecialToken") ? part["SpecialToken"].at("id").get<std::string>() : "text";
     if (words != "[CLS]text[SEP]") refuse("its post_processor is not [CLS], the text, [SEP]");
   }
-  template <class Refuse>
-  void read_tokens(nlohmann::json const& vocabulary, nlohmann::json const& added, Refuse const& refuse) {
+  void read_tokens(nlohmann::json const& vocabulary, nlohmann::json const& added,
+                   detail::RefuseTokenizer const& refuse) {
     auto tokens     = std::vector<std::string>(vocabulary.size());
-    auto const take = [&](std::string const& token, std::int64_t id) {
-      if (id < 0 || static_cast<std::size_t>(id) >= tokens.size())
-        refuse("token " + in_quotes(token) + " has id " + std::to_string(id) + ", but there are " +
-               std::to_string(tokens.size()) + " tokens");
-      auto& place = tokens[static_cast<std::size_t>(id)];
+    auto const take = [&](std::string const& token, std::size_t id) {
+      auto& place = tokens[id];
       if (!place.empty() && place != token)
         refuse("tokens " + in_quotes(place) + " and " + in_quotes(token) + " both have id " + std::to_string(id));
       place = token;
     };
     for (auto const& token : added)
-      if (!vocabulary.contains(token.at("content").template get<std::string>())) tokens.emplace_back();
-    for (auto const& [token, id] : vocabulary.items()) take(token, id.template get<std::int64_t>());
-    for (auto const& token : added) {
-      auto const content = token.at("content").template get<std::string>();
-      for (auto const* key : {"single_word", "lstrip", "rstrip", "normalized"})
-        if (token.value(key, false))
-          refuse("the added token " + in_quotes(content) + " has " + key + ", which is not supported");
-      if (content.empty()) refuse("an added token is empty");
-      auto const id = token.at("id").template get<std::int64_t>();
-      take(content, id);
-      added_.add(content, static_cast<int>(id));
-    }
+      if (!vocabulary.contains(token.at("content").get<std::string>())) tokens.emplace_back();
+    for (auto const& [token, id] : vocabulary.items()) take(token, detail::token_id(id, token, tokens.size(), refuse));
+    detail::each_added_token(added, {"single_word", "lstrip", "rstrip", "normalized"}, tokens.size(), added_, refuse,
+                             take);
     add(std::move(tokens), refuse);
   }
 
