@@ -198,6 +198,65 @@ TEST_CASE("a closure or a dataset that a worker does not know is an error that s
   });
 }
 
+TEST_CASE("a worker that sends what is no reply is lost with the reason, and its closure runs elsewhere",
+          "[strategy][coordinator]") {
+  struct Reply {
+    char const* reason;
+    void (*change)(detail::ClosureReply&);
+    std::size_t bytes = sizeof(detail::ClosureReply);
+  };
+  auto const sent = GENERATE(values<Reply>({
+      {"rank 2 sent 7 bytes where rank 0 expected", [](auto&) {}, 7},
+      {"rank 2 sent 1 bytes where rank 0 expected 524288 bytes", [](auto& r) { r.bytes = detail::closure_limit; }},
+      {"worker 1 (rank 2) sent what is no reply", [](auto& r) { r.magic ^= 1; }},
+      {"worker 1 (rank 2) sent what is no reply", [](auto& r) { ++r.number; }},
+      {"worker 1 (rank 2) sent what is no reply", [](auto& r) { r.bytes = detail::closure_limit + 1; }},
+      {"worker 1 (rank 2) sent what is no reply", [](auto& r) { r.data[0].dataset = 7; }},
+  }));
+  auto const tag   = CoordinatorOptions{}.tag;
+  auto endpoints   = LocalTransport{.failures = FailureScope::peer}.connect(Group::all_local(3));
+  auto waits       = std::atomic<bool>{false};                             // closure 0 until worker 1 is lost
+  auto const where = Closure{"where", [&](Here& here, int i) {
+    if (i == 0) await(waits);
+    return here.worker;
+  }};
+  auto said      = std::string{};
+  auto threads   = std::vector<NamedThread>{};
+  threads.emplace_back("worker 0", [&] {
+    auto here = Here{0};
+    ClosureWorker{endpoints[1], here, std::tuple{where}}.serve();
+  });
+  threads.emplace_back("worker 1", [&] {
+    auto& at      = endpoints[2];
+    auto request  = detail::ClosureRequest{};
+    auto argument = 0;
+    try {
+      at.recv(0, tag, parameter_server::bytes_of(request)).wait();
+      at.recv(0, tag, parameter_server::bytes_of(argument)).wait();
+      auto reply = detail::ClosureReply{.number = request.number};
+      sent.change(reply);
+      at.send(0, tag, ConstBytes{parameter_server::bytes_of(reply)}.first(sent.bytes)).wait();
+      at.send(0, tag, ConstBytes{parameter_server::bytes_of(reply)}.first(1)).wait();
+    } catch (std::exception const& error) {
+      said = error.what();
+    }
+  });
+  auto coordinator = Coordinator<At, Here>{endpoints[0], 2};
+  auto const first = coordinator.schedule(where, 0), second = coordinator.schedule(where, 1);
+  spin_until([&] {
+    coordinator.done();                                                    // looks
+    return coordinator.lost() == 1;
+  });
+  waits = true;
+  CHECK(coordinator.fetch(first) == 0);
+  CHECK(coordinator.fetch(second) == 0);
+  CHECK(coordinator.repeated() == 1);
+  CHECK_THAT(coordinator.why_lost(1), Catch::Contains(sent.reason));
+  coordinator.leave();
+  fail(endpoints[0], "it is done");                                        // ends a worker that waits
+  threads.clear();
+}
+
 TEST_CASE("two closures with one name, a job without workers, and no name are refused", "[strategy][coordinator]") {
   auto endpoints   = LocalTransport{}.connect(Group::all_local(2));
   auto here        = Here{0};

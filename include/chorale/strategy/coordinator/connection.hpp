@@ -9,6 +9,7 @@
 #include <chorale/strategy/parameter_server/transfer.hpp>
 #include <chorale/transport/transport.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -69,28 +70,41 @@ class WorkerConnection {
     try {
       return step();
     } catch (PeerLost const& lost) {
-      if (lost.rank() != exchange_.peer()) throw;                                     // this rank cannot go on
-      exchange_.abandon();
-      lost_ = true;
-      why_  = lost.what();
-      return true;
+      if (lost.rank() != exchange_.peer()) throw;                          // this rank cannot go on
+      return lose(lost);
+    } catch (Error const& error) {                                         // it sent another message
+      auto& at = exchange_.endpoint();
+      if (parameter_server::knows_lost(at, exchange_.peer()) ? parameter_server::knows_lost(at, at.rank())
+                                                             : !exchange_.request().empty())
+        throw;
+      return lose(error);
     }
   }
 
  private:
+  bool lose(Error const& error) {
+    exchange_.abandon();
+    lost_ = true;
+    why_  = error.what();
+    return true;
+  }
+
   bool step() {
     auto& at = exchange_.endpoint();
     if (!busy() && parameter_server::knows_lost(at, exchange_.peer()))
       at.recv(exchange_.peer(), exchange_.tag(), {}).wait();               // throws the reason
     return exchange_.advance([this] {
       check();
-      task_->result.resize(reply_.bytes);
-      exchange_.reply().add_cut(task_->result);
+      task_->result.clear();
+      exchange_.reply().add_growing(reply_.bytes, 0, parameter_server::growing(task_->result));
     });
   }
 
   void check() const {
-    if (reply_.magic == closure_magic && reply_.number == request_.number && reply_.bytes <= closure_limit) return;
+    auto const same_data = std::ranges::equal(reply_.data, request_.data, {}, &DataPosition::dataset,
+                                              &DataPosition::dataset);
+    if (reply_.magic == closure_magic && reply_.number == request_.number && reply_.bytes <= closure_limit && same_data)
+      return;
     throw Disagreement{Fault::collective_mismatch, sentence("worker {} (rank {}) sent what is no reply to closure {}.",
                                                             worker(), exchange_.peer(), request_.number),
                        "the same program in all processes."};

@@ -161,6 +161,8 @@ class Coordinator {
   int lost() const {                                                       // of them
     return static_cast<int>(std::ranges::count_if(links_, &Link::lost));
   }
+  /// Why a worker is lost; empty if it is not.
+  std::string const& why_lost(int worker) const { return links_[static_cast<std::size_t>(worker)].why(); }
   std::uint64_t repeated() const { return repeated_; }                     // attempts that were lost with their worker
 
   /// Schedules a closure to run once, on any worker.

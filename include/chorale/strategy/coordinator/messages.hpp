@@ -62,7 +62,7 @@ class Unpacked {
     if constexpr (is_plain_sequence<T>) {
       using Value      = typename T::value_type;
       auto const count = take<std::uint64_t>();
-      if (count > left_.size() / sizeof(Value)) too_short(count * sizeof(Value));
+      if (count > left_.size() / sizeof(Value)) too_short(count, sizeof(Value));
       auto values = T(count, Value{});
       if (count != 0) std::memcpy(values.data(), next(count * sizeof(Value)), count * sizeof(Value));
       return values;
@@ -77,15 +77,16 @@ class Unpacked {
 
  private:
   std::byte const* next(std::size_t n) {
-    if (n > left_.size()) too_short(n);
+    if (n > left_.size()) too_short(n, 1);
     auto const* at = left_.data();
     left_          = left_.subspan(n);
     return at;
   }
 
-  [[noreturn]] void too_short(std::size_t n) const {
-    throw Disagreement{Fault::collective_mismatch, "a closure's message has " + std::to_string(left_.size()) +
-                                                       " bytes left where " + std::to_string(n) + " were expected.",
+  [[noreturn]] void too_short(std::size_t n, std::size_t each) const {
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("a closure's message has {} bytes left where {} values of {} bytes were expected.",
+                                left_.size(), n, each),
                        "the same program in all processes."};
   }
 

@@ -77,12 +77,14 @@ class ClosureWorker {
     for (auto ran = std::uint64_t{0};; ++ran) {
       in_.add(parameter_server::bytes_of(request_));
       finish(in_);
-      if (request_.magic != detail::closure_magic || request_.bytes > detail::closure_limit)
+      auto const has_share = request_.share >= 0 && request_.share < request_.shares;
+      if (request_.magic != detail::closure_magic || request_.bytes > detail::closure_limit ||
+          (request_.closure != 0 && !has_share))
         throw Disagreement{Fault::collective_mismatch, "rank 0 sent what is no closure.",
                            "the same program in all processes."};
       if (request_.closure == 0) return ran;
-      arguments_.resize(request_.bytes);
-      in_.add_cut(arguments_);
+      arguments_.resize(std::min(arguments_.size(), request_.bytes));
+      in_.add_growing(request_.bytes, arguments_.capacity(), parameter_server::growing(arguments_));
       finish(in_);
       answer();
     }

@@ -150,7 +150,9 @@ class ServerConnection {
                               ? bytes_in_.size()
                               : bytes_in_.size() / sizeof(float);
     auto const dense = shards_->dense(server_);                            // of a reply without what has not changed
-    if (reply.words == 0 ? reply.count != 0 && reply.count != expected : values_in_.empty() || reply.count != dense)
+    auto const none  = reply.count == 0 && (reply.outcome == Outcome::not_finite || reply.outcome == Outcome::failed ||
+                                           (!values_in_.empty() && reply.version == request.version));
+    if (reply.words == 0 ? !none && reply.count != expected : values_in_.empty() || reply.count != dense)
       throw Disagreement{Fault::model_mismatch,
                          sentence("{} sends {} values where {} were asked for.", who(), reply.count, expected)};
     if (reply.words > shards_->tables().size() + 2 * shards_->elements(server_))
@@ -169,8 +171,8 @@ class ServerConnection {
           exchange_.reply().add(std::as_bytes(values_in_.subspan(into.begin, into.size())));
         });
       }
-    if (words_in_.size() < reply.words) words_in_.resize(reply.words);
-    exchange_.reply().add_cut(std::as_bytes(Span<std::uint32_t>{words_in_}.first(reply.words)));
+    exchange_.reply().add_growing(reply.words * sizeof(std::uint32_t), words_in_.size() * sizeof(std::uint32_t),
+                                  growing(words_in_));
   }
 
   /// Messages of the values of the reply.

@@ -24,8 +24,10 @@ struct Report {
   int server = 0;
   std::size_t variable_bytes = 0;                                          // of its shard, slots not counted
   ServerStatistics ledger{};
+  std::vector<std::string> losses{};                                       // of each lost worker, why
 
-  /// Text such as "server 0 of 2: 469 updates, 0 dropped, 1 worker lost; staleness 0: 3.2 %, 1: 95.1 %, 2: 1.7 %".
+  /// Text such as "server 0 of 2: 469 updates, 0 dropped, 1 worker lost; staleness 0: 3.2 %, 1: 95.1 %, 2: 1.7 %", and
+  /// a line for each lost worker.
   std::string text(int servers) const {
     auto const count = [](std::uint64_t n, char const* what) {
       return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
@@ -41,8 +43,9 @@ struct Report {
       line.append(" ") += std::to_string(i) + (i + 1 == ledger.staleness.size() ? " and more: " : ": ") +
               std::to_string(per_mille / 10) + "." + std::to_string(per_mille % 10) + " %,";
     }
-    if (all == 0) return line + " unknown";
+    if (all == 0) line += " unknown ";
     line.pop_back();
+    for (auto const& loss : losses) line.append("\n  ").append(loss, 0, loss.find('\n'));
     return line;
   }
 };
@@ -122,6 +125,7 @@ class ServerHost {
       task->serve = [service, to = task.get()](auto const& go_on) {
         service->serve(go_on);
         to->report.ledger = service->ledger();
+        to->report.losses = service->losses();
       };
     } else {
       threads_.push_back(std::make_unique<NamedThread>("server " + std::to_string(task->report.server),
@@ -134,6 +138,7 @@ class ServerHost {
           fail(at, error.what());
         }
         task->report.ledger = service->ledger();
+        task->report.losses = service->losses();
       }));
     }
   }

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -116,6 +118,9 @@ static_assert(std::is_trivially_copyable_v<Request> && std::has_unique_object_re
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Request) == 248);
 static_assert(std::endian::native == std::endian::little, "chorale: these messages travel as they lie in memory");
 
+/// Rounds that one server may be behind another one: more than Consistency allows between two requests of a worker.
+inline constexpr std::uint64_t most_rounds_apart = 1024;
+
 /// Returns what is wrong with a request; empty if it is valid.
 ///
 /// clock   of the server: no worker has seen a later one
@@ -133,7 +138,12 @@ inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const&
   if (r.place != 0 && (!pushes(r.call) || r.as != PushedAs::f32))
     return "call " + number(r.call) + " names a place for numbers of kind " + number(r.as);
   if (r.seen > clock) return "it saw clock " + number(r.seen) + ", but the server's is " + number(clock);
+  if (r.turn > clock + most_rounds_apart)
+    return "it saw clock " + number(r.turn) + " on another server, but here it is " + number(clock);
   if (pushes(r.call) && !(r.rows >= 0)) return "its gradients are of less than 0 rows";
+  if (pushes(r.call) && std::isinf(r.rows)) return "its gradients are of more rows than there can be";
+  if (r.epoch < 0 || r.epoch == std::numeric_limits<std::int32_t>::max()) return "it is of epoch " + number(r.epoch);
+  if (r.call == Call::assign_step && r.version >> 62 != 0) return "it sets step " + std::to_string(r.version);
   if (r.brings_tables() && r.count > 2 * shards.tables().size() + std::max(most, 64 * shards.elements()))
     return "it has " + number(r.count) + " words of rows of tables at once";
   if (r.call == Call::update && (r.count > most_update_bytes || r.index_bytes > r.count / sizeof(Range)))

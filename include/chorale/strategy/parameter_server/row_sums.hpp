@@ -26,6 +26,17 @@ class Buffer {
   Span<float> floats(std::size_t n) { return {reinterpret_cast<float*>(grown(n * sizeof(float))), n}; }
   Bytes bytes(std::size_t n) { return {grown(n), n}; }
   bool empty() const { return block_.size() == 0 && lent_.empty(); }
+  std::size_t room() const { return block_.size(); }
+
+  /// The first n bytes, with what they held; of a buffer without lent memory.
+  Bytes kept(std::size_t n) {
+    if (n > block_.size()) {
+      auto more = Cpu::block{std::max(n, block_.size() + block_.size() / 2)};
+      if (block_.size() != 0) std::memcpy(more.data(), block_.data(), block_.size());
+      block_ = std::move(more);
+    }
+    return {block_.data(), n};
+  }
 
  private:
   std::byte* grown(std::size_t n) {

@@ -33,7 +33,8 @@ namespace chorale::parameter_server {
 ///   service.serve();                                      until every worker has left, or is lost
 ///
 /// keeps   a push is applied wholly, under one version, or not at all, and once, however often it is sent. A lost
-///         worker is left out. A request that no client sends is refused, and its sender is not served again
+///         worker is left out, and so is one that sends another message than is expected, where its loss concerns
+///         it alone: FailureScope::peer. A request that no client sends is refused, and its sender is not served again
 /// order   that of Consistency
 /// cost    one thread; for each worker as many shards as it may have clocks in flight, and one for each version that is
 ///         read. The endpoint's memory() is used for values
@@ -75,7 +76,7 @@ class Server {
         continue;
       }
       for (Rank w = 0; w < workers(); ++w)
-        if (of(w).stage != Stage::gone && knows_lost(*at_, rank_of(w))) lose(w);
+        if (of(w).stage != Stage::gone && knows_lost(*at_, rank_of(w))) lose(w, why_lost(w));
       if (serves()) idle_.rest_at(*at_);
     }
   }
@@ -87,6 +88,9 @@ class Server {
   /// The shard, which may be used while nothing is served, or in an update.
   Shard<O>& shard() { return shard_; }
   ServerStatistics const& ledger() const { return ledger_; }
+
+  /// Of each lost worker, why.
+  std::vector<std::string> const& losses() const { return losses_; }
 
  private:
   using Stage = typename Session<E>::Stage;
@@ -113,11 +117,26 @@ class Server {
     auto& s = of(w);
     try {
       return step(w, s);
-    } catch (PeerLost const& lost) {
-      if (lost.rank() != rank_of(w)) throw;                                         // this rank cannot go on
-      lose(w);
+    } catch (std::exception const& error) {
+      if (!is_of(error, w)) throw;                                         // this rank cannot go on
+      lose(w, error.what());
       return true;
     }
+  }
+
+  /// True if an error is the loss of this worker, or the reason why the endpoint has lost it alone.
+  bool is_of(std::exception const& error, Rank w) const {
+    if (auto const* lost = dynamic_cast<PeerLost const*>(&error)) return lost->rank() == rank_of(w);
+    return knows_lost(*at_, rank_of(w)) && !knows_lost(*at_, at_->rank());
+  }
+
+  std::string why_lost(Rank w) {
+    try {
+      at_->recv(rank_of(w), options_.tag, {}).wait();
+    } catch (std::exception const& error) {
+      return error.what();
+    }
+    return "it is gone";
   }
 
   bool step(Rank w, Session<E>& s) {
@@ -197,8 +216,11 @@ class Server {
   void complete(Rank w, Session<E>& s) {
     if constexpr (ReadsInPlace<E>) {
       if (s.request.place != 0) {
-        auto const held = at_->hold(shard_.size() * sizeof(float));
-        return at_->lost(rank_of(w)) ? lose(w) : take(w, s);
+        {
+          auto const held = at_->hold(shard_.size() * sizeof(float));
+          if (!at_->lost(rank_of(w))) return take(w, s);
+        }
+        return lose(w, why_lost(w));
       }
     }
     take(w, s);
@@ -264,6 +286,7 @@ class Server {
       if (homes.back() == nullptr || homes.back()->server != shard_.server())
         return "its update names values that are not all on server " + std::to_string(shard_.server());
       size += range.size();
+      if (size > shard_.size()) return "its update names values twice";
     }
     auto copies = std::vector<float>(size);
     auto values = std::vector<Span<float>>{};
@@ -376,9 +399,10 @@ class Server {
     }
   }
 
-  void lose(Rank w) {
+  void lose(Rank w, std::string why) {
     auto& s = of(w);
     ++ledger_.lost;
+    losses_.push_back("worker " + std::to_string(w) + " (rank " + std::to_string(rank_of(w)) + "): " + std::move(why));
     if (s.stage == Stage::begins || s.stage == Stage::payload) ledger_.cut_off += pushes(s.request.call) ? 1 : 0;
     end(w);
   }
@@ -400,6 +424,7 @@ class Server {
   Reports reports_;
   Update<O> update_;
   ServerStatistics ledger_;
+  std::vector<std::string> losses_;
   std::uint64_t clock_ = 0;                                                // pushes applied, when there are no rounds
   std::vector<Session<E>> sessions_;                                       // [worker]
   std::vector<Contribution> round_;                                        // that is applied

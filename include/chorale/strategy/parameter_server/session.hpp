@@ -66,9 +66,11 @@ struct Session {
 
   void await_payload(ShardLayout const& shards, int server) {
     auto const& r = request;
-    if (of_rows(r.call)) in.add_cut(incoming.indices.bytes(r.count * r.index_bytes));
-    if (r.sends_values() && of_rows(r.call))
-      in.add_cut(std::as_bytes(incoming.values.floats(r.count * r.table.width)));
+    auto const announced = [this](Buffer& into, std::size_t bytes) {
+      in.add_growing(bytes, into.room(), [&into](std::size_t n) { return into.kept(n); });
+    };
+    if (of_rows(r.call)) announced(incoming.indices, r.count * r.index_bytes);
+    if (r.sends_values() && of_rows(r.call)) announced(incoming.values, r.count * r.table.width * sizeof(float));
     auto const messages = pushes(r.call) ? shards.dense_messages(server) : shards.messages(server);
     auto const elements = pushes(r.call) ? shards.dense(server) : shards.elements(server);
     if (r.as == PushedAs::bf16 && r.brings_values()) {
@@ -79,8 +81,8 @@ struct Session {
       auto const into = incoming.values.floats(elements);
       for (auto const part : messages) in.add(std::as_bytes(into.subspan(part.begin, part.size())));
     }
-    if (r.call == Call::update) in.add_cut(incoming.words.bytes(r.count));
-    if (r.brings_tables()) in.add_cut(incoming.words.bytes(r.count * word));
+    if (r.call == Call::update) announced(incoming.words, r.count);
+    if (r.brings_tables()) announced(incoming.words, r.count * word);
     stage = Stage::payload;
   }
 

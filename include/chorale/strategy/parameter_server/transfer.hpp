@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/backoff.hpp>
+#include <chorale/core/pieces.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/strategy/parameter_server/messages.hpp>
 #include <chorale/strategy/parameter_server/shard_layout.hpp>
@@ -16,6 +17,18 @@
 #include <vector>
 
 namespace chorale::parameter_server {
+
+/// Memory that a message arrives in: called with n, it returns its first n bytes, with what they held.
+using Grow = std::function<Bytes(std::size_t)>;
+
+/// The memory of a vector, which never becomes shorter.
+template <class T>
+Grow growing(std::vector<T>& values) {
+  return [&values](std::size_t bytes) {
+    values.resize(std::max(values.size(), bytes / sizeof(T)));
+    return std::as_writable_bytes(Span<T>{values}).first(bytes);
+  };
+}
 
 /// Messages to one rank, or from it, in order, a few of them in flight at a time. Never blocks.
 ///
@@ -36,7 +49,14 @@ class Transfer {
       add(left.first(std::min(most, left.size())));
   }
 
-  bool empty() const { return messages_.empty(); }                         // all are done
+  /// Adds a message of n bytes, as the other end has announced, that it adds with add_cut(). Where more than a piece is
+  /// added to `room`, the bytes that there are, memory grows by a piece when what is before it has arrived.
+  void add_growing(std::size_t n, std::size_t room, Grow grow) {
+    if (n <= std::max(room, piece_bytes)) return add_cut(grow(n));
+    growing_.push_back({messages_.size(), n, 0, std::move(grow)});
+  }
+
+  bool empty() const { return messages_.empty() && growing_.empty(); }     // all are done
   std::size_t bytes() const { return bytes_; }                             // of all that are done
 
   /// Starts messages, and completes those that are done; true if one was completed.
@@ -45,8 +65,13 @@ class Transfer {
   bool advance(E& at, Rank peer, Tag tag) {
     auto const before = done_;
     for (;;) {
-      for (; posted_ < messages_.size() && posted_ - done_ < under_way; ++posted_) {
-        auto const message             = messages_[posted_];
+      for (; posted_ - done_ < under_way; ++posted_) {
+        if (!growing_.empty() && growing_.front().before == posted_) {
+          if (done_ != posted_) break;                                     // memory moves: nothing is on its way into it
+          add_piece();
+        }
+        if (posted_ == messages_.size()) break;
+        auto const message              = messages_[posted_];
         in_flight_[posted_ % under_way] = direction_ == Direction::out ? at.send(peer, tag, message)
                                                                        : at.recv(peer, tag, message);
       }
@@ -54,21 +79,42 @@ class Transfer {
       bytes_ += messages_[done_++].size();
     }
     auto const any = done_ != before;
-    if (done_ == messages_.size()) clear();
+    if (done_ == messages_.size() && growing_.empty()) clear();
     return any;
   }
 
   /// Discards the remaining messages: the other end is gone.
   void clear() {
     messages_.clear();
+    growing_.clear();
     posted_ = done_ = 0;
   }
 
  private:
   static constexpr std::size_t under_way = 8;
 
+  struct Growing {
+    std::size_t before, bytes, begun;                                      // messages_[before] comes after it
+    Grow grow;
+  };
+
+  /// Makes memory for the next piece of the first growing message, and adds it.
+  void add_piece() {
+    auto& next       = growing_.front();
+    auto const begin = next.begun;
+    next.begun       = std::min(next.bytes, begin + piece_bytes);
+    auto behind      = std::vector<Bytes>(messages_.begin() + static_cast<std::ptrdiff_t>(posted_), messages_.end());
+    messages_.resize(posted_);
+    add_cut(next.grow(next.begun).subspan(begin));
+    auto const added = messages_.size() - posted_;
+    messages_.insert(messages_.end(), behind.begin(), behind.end());
+    for (auto& other : growing_) other.before += added;
+    if (next.begun == next.bytes) growing_.erase(growing_.begin());
+  }
+
   Direction direction_;
   std::vector<Bytes> messages_;
+  std::vector<Growing> growing_;
   std::size_t posted_ = 0, done_ = 0;
   std::array<typename E::pending, under_way> in_flight_;
   std::size_t bytes_ = 0;
