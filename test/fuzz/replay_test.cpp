@@ -1,72 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/fuzz/data_cifar_target.hpp"
-#include "test/fuzz/data_example_target.hpp"
-#include "test/fuzz/data_idx_target.hpp"
-#include "test/fuzz/data_npy_target.hpp"
-#include "test/fuzz/data_tfrecord_target.hpp"
 #include "test/fuzz/frame_target.hpp"
 #include "test/fuzz/handshake_target.hpp"
 #include "test/fuzz/hostlist_target.hpp"
 #include "test/fuzz/manifest_target.hpp"
+#include "test/fuzz/replay.hpp"
 #include "test/fuzz/safetensors_target.hpp"
 #include "test/fuzz/tf_config_target.hpp"
 
-#include <chorale/core/random.hpp>
-
 #include <catch2/catch.hpp>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 using namespace chorale;
 using namespace chorale::test;
 
-namespace {
-
-using Input = std::vector<std::byte>;
-
-std::vector<Input> corpus(std::string const& name) {
-  auto inputs = std::vector<Input>{};
-  for (auto const& entry : std::filesystem::directory_iterator{"test/fuzz/corpus/" + name}) {
-    auto file       = std::ifstream{entry.path(), std::ios::binary};
-    auto const text = std::string{std::istreambuf_iterator<char>{file}, {}};
-    auto const all  = std::as_bytes(Span<char const>{text});
-    inputs.emplace_back(all.begin(), all.end());
-  }
-  return inputs;
-}
-
-/// The input with some bytes changed, taken out or put in.
-Input changed(Input bytes, std::uint64_t seed) {
-  auto const random = Random{seed, 1};
-  for (std::uint64_t i = 0; i <= random.below(0, 4) && !bytes.empty(); ++i) {
-    auto const at   = bytes.begin() + static_cast<std::ptrdiff_t>(random.below(3 * i + 1, bytes.size()));
-    auto const byte = static_cast<std::byte>(random.below(3 * i + 2, 256));
-    switch (random.below(3 * i + 3, 3)) {
-      case 0: *at = byte; break;
-      case 1: bytes.erase(at); break;
-      default: bytes.insert(at, byte);
+TEST_CASE("changed inputs find lengths, numbers and signs that are not checked", "[fuzz]") {
+  auto const inputs = std::vector<Input>{input_of("\4ABCD123abcdefgh"), input_of("\2ABDE5678")};
+  auto const finds  = [&](auto const& target) {
+    try {
+      mutate(inputs, 1, 10'000, bounded(target));
+    } catch (std::logic_error const& why) {
+      return std::string{why.what()};
     }
-  }
-  return bytes;
+    return std::string{};
+  };
+  auto const text = [](ConstBytes in) {
+    return std::string{reinterpret_cast<char const*>(in.data()), in.size()};
+  };
+  CHECK(finds([](ConstBytes) {}).empty());
+  CHECK_THAT(finds([](ConstBytes in) { must(!in.empty(), "empty"); }), Catch::Equals("no bytes: empty: $''"));
+  CHECK_THAT(finds([](ConstBytes in) { must(in.empty(), "is"); }), Catch::StartsWith("input 0: is: $'\\x04\\x41"));
+  CHECK_THAT(finds([](ConstBytes in) { must(in.size() < 10 || in[9] != std::byte{0xFF}, "a bit"); }),
+             Catch::StartsWith("seed 1, change "));
+  CHECK_THAT(finds([](ConstBytes in) {                     // as a reader that trusts a count
+               auto count = std::uint32_t{0};
+               if (in.size() >= 5) std::memcpy(&count, in.data() + 1, 4);
+               std::vector<std::byte>{}.reserve(std::min(count, 1U << 30));
+             }),
+             Catch::Contains(" bytes are held at once"));
+  for (auto const* part : {"-1", "9223372036854775807", "1e999", "ABCDABCD", "ABD123abc"})
+    CHECK_FALSE(finds([&](ConstBytes in) { must(text(in).find(part) == std::string::npos, part); }).empty());
+  for (auto const size : {std::size_t{1}, std::size_t{60}})
+    CHECK_FALSE(finds([&](ConstBytes in) { must(in.size() != size, "size"); }).empty());
+  CHECK((Mutation{1, 5}.of(inputs) == Mutation{1, 5}.of(inputs)));
+  auto different = std::set<Input>{};
+  for (std::uint64_t i = 0; i < 1000; ++i) different.insert(Mutation{7, i}.of(inputs));
+  CHECK(different.size() > 700);
 }
-
-template <class Target>
-void replay(std::string const& name, Target target) {
-  auto const inputs = corpus(name);
-  REQUIRE(inputs.size() >= 20);                                            // else it is not where it should be
-  target({});
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    CAPTURE(name, i);
-    CHECK_NOTHROW(target(inputs[i]));
-    for (std::uint64_t seed = 0; seed < 20; ++seed) CHECK_NOTHROW(target(changed(inputs[i], 100 * i + seed)));
-  }
-}
-
-}  // namespace
 
 TEST_CASE("what the frame fuzzer has kept holds every property, and so do inputs near it", "[transport][fuzz]") {
   replay("frame", fuzz_frame);
@@ -82,26 +69,6 @@ TEST_CASE("what the TF_CONFIG fuzzer has kept holds every property, and so do in
 
 TEST_CASE("what the host list fuzzer has kept holds every property, and so do inputs near it", "[cluster][fuzz]") {
   replay("hostlist", fuzz_hostlist);
-}
-
-TEST_CASE("what the TFRecord fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
-  replay("data_tfrecord", fuzz_data_tfrecord);
-}
-
-TEST_CASE("what the Example fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
-  replay("data_example", fuzz_data_example);
-}
-
-TEST_CASE("what the npy fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
-  replay("data_npy", fuzz_data_npy);
-}
-
-TEST_CASE("what the CIFAR fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
-  replay("data_cifar", fuzz_data_cifar);
-}
-
-TEST_CASE("what the IDX fuzzer has kept holds every property, and so do inputs near it", "[data][fuzz]") {
-  replay("data_idx", fuzz_data_idx);
 }
 
 TEST_CASE("what the manifest fuzzer has kept holds every property, and so do inputs near it", "[checkpoint][fuzz]") {

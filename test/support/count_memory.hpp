@@ -5,6 +5,7 @@
 #pragma once
 
 #include <link.h>
+#include <malloc.h>
 
 #include <array>
 #include <atomic>
@@ -29,6 +30,33 @@ struct Asked {
   bool on           = false;
 };
 inline thread_local Asked asked{};
+
+/// Bytes that are held by what all threads took from operator new since `on`, and the most that were held at once.
+struct Held {
+  std::atomic<bool> on{false};
+  std::atomic<std::ptrdiff_t> now{0}, most{0};
+
+  void add(void* p) noexcept {
+    if (!on) return;
+    auto const after = now += static_cast<std::ptrdiff_t>(malloc_usable_size(p));
+    for (auto before = most.load(); after > before && !most.compare_exchange_weak(before, after);) continue;
+  }
+  void remove(void* p) noexcept {
+    if (on) now -= static_cast<std::ptrdiff_t>(malloc_usable_size(p));
+  }
+};
+inline Held held;
+
+/// The most bytes that f() held at once, of operator new, beyond what was held before.
+template <class F>
+std::size_t most_held_by(F&& f) {
+  struct On {
+    On() { held.now = 0, held.most = 0, held.on = true; }
+    ~On() { held.on = false; }
+  } const counts{};
+  f();
+  return static_cast<std::size_t>(held.most.load());
+}
 
 /// Where oneDNN's code lies.
 struct Code {
@@ -55,7 +83,9 @@ inline void* counted(std::size_t bytes, void* caller) noexcept {
   auto const at = reinterpret_cast<std::uintptr_t>(caller);
   (at >= onednn.begin && at < onednn.end ? memory.onednn : memory.ours).fetch_add(1, std::memory_order_relaxed);
   if (asked.on && asked.calls < asked.bytes.size()) asked.bytes[asked.calls++] = bytes;
-  return std::malloc(bytes);
+  auto* const p = std::malloc(bytes);
+  held.add(p);
+  return p;
 }
 
 }  // namespace chorale::test
@@ -74,11 +104,15 @@ extern "C" void* aligned_alloc(std::size_t align, std::size_t bytes) noexcept {
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
   ++chorale::test::memory.ours;
   void* p = nullptr;
-  if (posix_memalign(&p, static_cast<std::size_t>(align), bytes) == 0) return p;
-  throw std::bad_alloc{};
+  if (posix_memalign(&p, static_cast<std::size_t>(align), bytes) != 0) throw std::bad_alloc{};
+  chorale::test::held.add(p);
+  return p;
 }
 // Not inlined, or g++ sees free() of what it takes for another operator new's.
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept {
+  chorale::test::held.remove(p);
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { operator delete(p); }
