@@ -82,7 +82,7 @@ inline void to_rgb(std::uint8_t const* cmyk, std::uint8_t* rgb, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i, cmyk += 4, rgb += 3)
     for (std::size_t c = 0; c < 3; ++c) {
       auto const ink = (255U - cmyk[c]) * cmyk[3] + 128;
-      rgb[c]         = static_cast<std::uint8_t>(cmyk[3] - ((ink >> 8) + ink >> 8));
+      rgb[c]         = static_cast<std::uint8_t>(cmyk[3] - (((ink >> 8) + ink) >> 8));
     }
 }
 

@@ -116,10 +116,10 @@ class JpegReader {
     for (std::size_t row = 0; row < box.height; ++row) {
       JSAMPROW line = line_.data();
       jpeg_read_scanlines(&codec_, &line, 1);
-      auto* const from = line + (box.left - first) * components;
-      auto* const out  = to + row * box.width * channels_;
-      if (is_cmyk_) convert(from, out, box.width);
-      else std::memcpy(out, from, box.width * channels_);
+      auto* const pixels = line + (box.left - first) * components;
+      auto* const out    = to + row * box.width * channels_;
+      if (is_cmyk_) convert(pixels, out, box.width);
+      else std::memcpy(out, pixels, box.width * channels_);
     }
     jpeg_abort_decompress(&codec_);                        // rows below the box are not read
     return true;
