@@ -44,7 +44,8 @@ inline std::string csv_cell(std::string_view text) {
 
 /// Cuts a CSV text, which comes in pieces, into lines of cells. The line that was read last is kept here.
 ///
-/// keeps   blanks around a cell are not part of it, unless they are in quotes; a byte order mark is passed over
+/// keeps   blanks around a cell are not part of it, unless they are in quotes; a byte order mark is passed over. A line
+///         ends with \n, \r\n or \r
 /// cost    memory for one line of at most 16 MiB
 /// throws  BadFile with the line: for a quote that is not closed, a zero byte, UTF-16, or too long a line
 /// source  RFC 4180
@@ -68,7 +69,7 @@ class CsvLines {
     end_cell(), line(), clear();
   }
 
-  std::uint64_t number() const { return number_; }         // of the line, from 1
+  std::uint64_t number() const { return number_; }         // of the line, from 1; line breaks in quotes count
   std::size_t size() const { return ends_.size(); }        // cells
   std::string_view operator[](std::size_t i) const {
     auto const begin = i == 0 ? 0 : ends_[i - 1];
@@ -101,19 +102,20 @@ class CsvLines {
     if (piece.starts_with("\xFF\xFE") || piece.starts_with("\xFE\xFF"))
       fail("the text is UTF-16", "iconv -f utf-16 -t utf-8");
   }
-  void clear() { ++number_, text_.clear(), ends_.clear(), kept_ = 0; }
+  void clear() { number_ += 1 + std::exchange(breaks_, 0), text_.clear(), ends_.clear(), kept_ = 0; }
   bool is_space(char c) const { return (c == ' ' || c == '\t') && c != separator_; }
 
   /// True if a line ends with this character.
   bool take(char c) {
     if (c == '\0') fail("a zero byte, which no text has", "a CSV file, unpacked");
+    if (std::exchange(after_return_, false) && c == '\n') return false;
     if (state_ == State::quoted && c == '"') kept_ = text_.size(), state_ = State::after_quote;
-    else if (state_ == State::quoted) put(c);
+    else if (state_ == State::quoted) put(c), breaks_ += c == '\n' ? 1 : 0;
     else if (c == '"' && state_ == State::after_quote) put(c), state_ = State::quoted;
     else if (c == '"' && state_ == State::before) state_ = State::quoted;
     else if (c == separator_) end_cell();
-    else if (c == '\n') return end_cell(), true;
-    else if (c != '\r' && !(state_ == State::before && is_space(c))) {
+    else if (c == '\n' || c == '\r') return after_return_ = c == '\r', end_cell(), true;
+    else if (state_ != State::before || !is_space(c)) {
       if (state_ == State::before) state_ = State::bare;
       put(c);
     }
@@ -136,6 +138,8 @@ class CsvLines {
   std::string text_;                                       // of the cells, one after the other
   std::vector<std::size_t> ends_;                          // of each cell, in text_
   std::size_t kept_ = 0;                                   // blanks from here on are around a cell
+  std::uint64_t breaks_ = 0;                               // in quotes, of this line
+  bool after_return_    = false;                           // which has ended a line: the \n after it does not
   State state_      = State::before;
 };
 
@@ -170,7 +174,8 @@ inline CsvTable read_csv(std::filesystem::path const& path) {
     if (table.names.empty()) table.names = lines.names(), table.columns.resize(table.names.size());
     else if (!lines.is_blank() || table.names.size() == 1)
       if (auto const why = detail::csv_row(lines, table); !why.empty() && whole)
-        throw BadFile{table.file + ": line " + std::to_string(lines.number()) + why, "removing that line."};
+        throw BadFile{table.file + ": line " + std::to_string(lines.number()) + why,
+                      "the file as a run has written it, or data::csv for a table of another program."};
   };
   detail::or_out_of_memory(path, [&] {
     auto buffer = std::array<char, std::size_t{1} << 16>{};

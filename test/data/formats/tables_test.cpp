@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -236,6 +237,13 @@ TEST_CASE("a CSV file as spreadsheets and other programs write it is read", "[da
   CHECK(read("y,a\nsetosa,1\n\"vir, a\",2\n", {.classes = {"vir, a", "setosa"}}) == Numbers{{1, 2}, {1, 0}});
   CHECK(read("name,a,y\nIris,1,2\n", {.without = {"name"}}) == Numbers{{1}, {2}});
   CHECK(read("a,y\n2,-3.0\n3,1e3\n") == Numbers{{2, 3}, {-3, 1000}});
+  CHECK(read("a,y\r1,2\r\r3,4\r") == Numbers{{1, 3}, {2, 4}});                            // of old Macintoshes
+  CHECK(read("a,y\n1,2\r3,4\r\n") == Numbers{{1, 3}, {2, 4}});
+  CHECK(read("\"a\r\nb\",y\r\n\"1\",\"2\"\r\n") == Numbers{{1}, {2}});
+  CHECK(read("\xEF\xBB\xBF\"a \"\"x\"\"\";y\r\n\" 3\" ;4", {.separator = ';'}) == Numbers{{3}, {4}});
+  CHECK(read("a b y\n1 2 3\n", {.separator = ' '}) == Numbers{{1, 2}, {3}});
+  auto const nan = read("a,y\n#N/A,1\n", {.missing = std::numeric_limits<double>::quiet_NaN()});
+  CHECK(nan.first[0] != nan.first[0]);
   replace_file(file, "a,y\n1,9007199254740993\n");        // beyond the whole numbers of double
   auto row    = Sample<double, std::int64_t>{};
   auto stream = data::csv<double, std::int64_t>(file, "y").stream(0);
@@ -265,6 +273,14 @@ TEST_CASE("a CSV file that is not read is a sentence with the option that reads 
           {.classes = {"setosa", "virginica"}});
   refused("a,y\nx,2\n", "line 2, row 1, column a is \"x\", which is no number", "CsvOptions{.without = {\"a\"}}");
   refused("a;y\n0,5;2\n", "line 2, row 1, column a is \"0,5\"", "CsvOptions{.decimal = ','}", {.separator = ';'});
+  refused("a;y\n1.500;2\n", "line 2, row 1, column a is \"1.500\", which has a point", "CsvOptions{.decimal = '.'}",
+          {.separator = ';', .decimal = ','});
+  refused("a y\n1 2\n", "line 1 has one column, \"a y\"", "CsvOptions{.separator = ' '}");
+  refused("5.1,3.5,setosa\n4.9,3,setosa\n", "line 1 has the number \"5.1\" where names of columns are needed",
+          "a first line with a name for each column");
+  refused("a,y\n\"1\n2\",3\nx,4\n", "line 2, row 1, column a is \"1?2\"", "CsvOptions{.without");
+  refused("a,y,\"b\n\"\n1,3,5\nx,4,6\n", "line 4, row 2, column a is \"x\"", "CsvOptions{.without");
+  refused("a,y\n\"1,234\",2\n", "line 2, row 1, column a is \"1,234\", which is no number", "CsvOptions{.without");
   refused("a,y,a\n1,2,3\n", "line 1: there are two columns \"a\"", "a name of its own");
   refused("a,y\n1,2,3\n", "line 2 has 3 cells, but line 1 names 2 columns", "as many cells in each line");
   refused("a,y\n1,\"2\n", "line 2: a quote is not closed", "the quote");

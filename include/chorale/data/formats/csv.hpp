@@ -73,8 +73,10 @@ class CsvColumns {
   /// The number of a cell.
   template <class T>
   T number(std::size_t column) const {
-    auto text = lines_[column];
+    auto text = lines_[column];                            // in quotes it may have blanks around it
     if (to_[column] == To::y && !options_.classes.empty()) return converted<T>(column, class_of(column, text));
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    text.remove_suffix(text.size() - (text.find_last_not_of(' ') + 1));
     if (is_missing(text)) {
       if (!options_.missing)
         refuse(column, text.empty() ? "is empty" : "is " + in_quotes(text),
@@ -84,7 +86,10 @@ class CsvColumns {
     for (auto const* word : {"True", "true", "TRUE", "False", "false", "FALSE"})
       if (text == word) return converted<T>(column, (word[0] | 0x20) == 't' ? 1 : 0);
     auto digits = std::string{};
-    if (options_.decimal != '.' && text.find('.') == text.npos) {
+    if (options_.decimal != '.') {
+      if (text.find('.') != text.npos)                     // of thousands, or of a number in another notation
+        refuse(column, "is " + in_quotes(text) + ", which has a point",
+               "CsvOptions{.decimal = '.'}, or no such points");
       digits = text;
       std::ranges::replace(digits, options_.decimal, '.');
       text = digits;
@@ -107,7 +112,12 @@ class CsvColumns {
   std::size_t place(std::string_view name) const {
     auto const at = std::ranges::find(names_, name);
     if (at != names_.end()) return static_cast<std::size_t>(at - names_.begin());
-    auto const other = names_.size() == 1 ? names_[0].find_first_of(",;\t|") : std::string::npos;
+    for (auto const& one : names_)
+      if (parsed<double>(one))
+        fail("line 1 has the number " + in_quotes(one) + " where names of columns are needed",
+             "a first line with a name for each column");
+    auto other = names_.size() == 1 ? names_[0].find_first_of(",;\t|") : std::string::npos;
+    if (names_.size() == 1 && other == std::string::npos) other = names_[0].find(' ');
     if (other != std::string::npos)
       fail("line 1 has one column, " + in_quotes(names_[0]),
            "CsvOptions{.separator = '" + (names_[0][other] == '\t' ? "\\t" : names_[0].substr(other, 1)) + "'}");
@@ -179,7 +189,8 @@ class CsvColumns {
 ///   auto const rows = data::csv<float, float>("houses.csv", "price");
 ///   auto const rows = data::csv("iris.csv", "species", {.classes = {"setosa", "versicolor", "virginica"}});
 ///
-/// keeps   True is 1, and False is 0; a byte order mark, and blanks around a cell, are not part of it
+/// keeps   True is 1, and False is 0; a byte order mark, and blanks around a cell, are not part of it; a line ends with
+///         \n, \r\n or \r
 /// cost    memory for the numbers, and for one line of at most 16 MiB
 /// throws  BadFile with the line and the column: when a name is there twice or there is no such target, a row is not
 ///         whole, or a cell is missing, no number, not in the range of its type or, for integers, no whole number
