@@ -35,6 +35,13 @@ struct CollectiveCall {
   Rank     root  = 0;
   Span<std::size_t const> ends = {};
   bool announced = false;
+
+  /// Returns the operation to be announced.
+  Operation operation() const {
+    auto const rooted = collective == Collective::broadcast || collective == Collective::reduce;
+    return {collective, op, element_of<T>, element_of<T> == Element::byte ? x.size_bytes() : x.size(), tag, where,
+            rooted ? root : no_root, ends.empty() ? 0 : fingerprint_of(ends)};
+  }
 };
 
 /// A collective operation under way that follows schedule S. All algorithms with messages are executed by it.
@@ -75,11 +82,7 @@ class ScheduleExecution {
     used_        = 0;
     rounded_     = !coded || total_ == 0;
     planned_     = false;
-    auto const n = element_of<T> == Element::byte ? job.x.size_bytes() : job.x.size();
-    auto const rooted = job.collective == Collective::broadcast || job.collective == Collective::reduce;
-    if (!job.announced)
-      announce(at, {job.collective, job.op, element_of<T>, n, job.tag, job.where, rooted ? job.root : no_root,
-                    job.ends.empty() ? 0 : fingerprint_of(job.ends)});
+    if (!job.announced) announce(at, job.operation());
     poll();
   }
 

@@ -7,6 +7,7 @@
 #include <chorale/transport/transport.hpp>
 
 #include <bit>
+#include <cstddef>
 #include <string>
 #include <type_traits>
 
@@ -82,13 +83,21 @@ void reduce(E& at, Span<T> x, Op op, Rank root = 0, Tag tag = {}, CallSite where
 
 /// Copies the root's x to all ranks.
 ///
-/// throws  BadArgument when there is no such root; PeerLost
+/// cost    besides those of BinomialBroadcast, an empty message from every rank but the root, towards it: no rank sends
+///         data before all ranks that get them from it have called the same, and so no rank returns with others' values
+/// throws  BadArgument when there is no such root; PeerLost; Disagreement
 template <Endpoint E, class T>
   requires std::is_trivially_copyable_v<T>
 void broadcast(E& at, Span<T> x, Rank root = 0, Tag tag = {}, CallSite where = CallSite::here()) {
   detail::expect_root(at, root);
+  auto call = CollectiveCall<T>{.collective = Collective::broadcast, .x = x, .tag = tag, .where = where, .root = root};
+  announce(at, call.operation());
+  call.announced = true;
+  auto ready     = ScheduleExecution<BinomialReduce, E, std::byte>{};
+  ready.restart(at, {.collective = Collective::broadcast, .tag = tag, .root = root, .announced = true});
+  ready.finish();
   auto operation = ScheduleExecution<BinomialBroadcast, E, T>{};
-  operation.restart(at, {.collective = Collective::broadcast, .x = x, .tag = tag, .where = where, .root = root});
+  operation.restart(at, call);
   operation.finish();
 }
 

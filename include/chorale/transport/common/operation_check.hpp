@@ -68,20 +68,24 @@ inline ConnectionFault mismatch(Ends ends, wire::Header const& head, LoggedOpera
     return o.arguments != 0 || o.collective == Collective::all_gather || o.collective == Collective::reduce_scatter ||
            o.collective == Collective::all_to_all;
   };
-  auto const named = [](std::uint64_t sequence, Rank rank, std::string const& text) {
+  auto const named = [](LoggedOperation const& what, Rank rank, std::string const& text) {
     auto const who = "rank " + std::to_string(rank);
-    return sequence == 0 ? who + " is in no announced operation" : "operation " + std::to_string(sequence) + " of " +
-                                                                       who + " is " + text;
+    return what.sequence == 0 ? who + " is in no announced operation"
+                              : "operation " + std::to_string(OperationNumber::place(what.sequence)) + " of " + who +
+                                    what.text_of_group() + " is " + text;
   };
+  auto theirs     = LoggedOperation{.sequence = head.sequence};
+  auto const same = OperationNumber::group(head.sequence) == OperationNumber::group(ours.sequence);
+  if (same) theirs.ranks = ours.ranks;
   auto alike           = wire::Header{};
   describe(alike, ours);
   auto const same_text = head.sequence != 0 && text_of(alike) == text_of(head);
   auto const one_bound = (head.sequence == 0) != (ours.sequence == 0);
   return {Fault::collective_mismatch,
-          named(head.sequence, ends.peer, text_of(head)) +
+          named(theirs, ends.peer, text_of(head)) +
               (same_text ? with_counts(ours.operation) ? ", at another line or with other counts" : ", at another line"
                          : "") +
-              ", and " + named(ours.sequence, ends.me, ours.operation.text()) +
+              ", and " + named(ours, ends.me, ours.operation.text()) +
               (one_bound ? ", or more than " + std::to_string(OperationLog::remembered) +
                                " operations are under way at once"
                          : "")};

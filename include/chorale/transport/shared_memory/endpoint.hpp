@@ -106,6 +106,10 @@ class SharedMemoryEndpoint {
     auto const use = here_->rank.use();
     rank_state().announce(operation);
   }
+  void announce(Operation const& operation, SubGroup const& group) {
+    auto const use = here_->rank.use();
+    rank_state().announce(operation, group);
+  }
   void begin_step(std::uint64_t step) { rank_state().begin_step(step); }
 
   /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this

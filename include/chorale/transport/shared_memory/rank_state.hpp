@@ -37,19 +37,28 @@ class RankState {
   Segment const& segment() const { return segment_; }
   Rank rank() const { return rank_; }
 
+  void announce(Operation const& operation, SubGroup const& group) {
+    announced_.add(operation, group);
+    auto const& last = announced_.newest();
+    member_.operation(last.sequence).set(last.sequence, last.fingerprint, operation);
+  }
   void announce(Operation const& operation) {
     announced_.add(operation);
-    auto const& last = announced_.at(last_announced());
-    member_.operations[last.sequence % SegmentMember::remembered].set(last.sequence, last.fingerprint, operation);
+    auto const& last = announced_.newest();
+    member_.operation(last.sequence).set(last.sequence, last.fingerprint, operation);
     member_.history.store(last.history, std::memory_order_relaxed);
     member_.sequence.store(last.sequence, std::memory_order_release);
   }
   std::uint64_t last_announced() const { return announced_.last(); }
 
-  AnnouncedOperations announced(Tag tag) const {
-    auto const& found = announced_.of(tag);
-    return {found.sequence, found.fingerprint};
-  }
+  /// The last operation of all ranks with this tag.
+  AnnouncedOperations announced(Tag tag) const { return brief(announced_.of(tag)); }
+
+  /// The last operation with this tag that a peer takes part in.
+  AnnouncedOperations announced(Tag tag, Rank peer) const { return brief(announced_.of(tag, peer)); }
+
+  /// True if the operation with this number is still to be announced here.
+  bool is_ahead(std::uint64_t sequence) const { return announced_.is_ahead(sequence); }
 
   /// The window of the memory under this tag. Operations share one only if their sequences are equal modulo 64.
   std::size_t window(Tag tag) const {
@@ -62,11 +71,9 @@ class RankState {
   /// throws  Disagreement when the peer has announced another operation under the same number
   void expect_same(Rank peer, Tag tag, AnnouncedOperations ours) {
     if (ours.sequence == 0 || segment_.is_apart()) return;
-    auto const mark = segment_.member(peer).operations[ours.sequence % SegmentMember::remembered].mark.load(
-        std::memory_order_acquire);
-    if (mark >> 32 != (ours.sequence & 0xFFFF'FFFF) ||
-        mark == SegmentOperation::mark_of(ours.sequence, ours.fingerprint))
-      return;
+    auto const mark = segment_.member(peer).operation(ours.sequence).mark.load(std::memory_order_acquire);
+    auto const same = SegmentOperation::mark_of(ours.sequence, ours.fingerprint);
+    if (mark >> 32 != same >> 32 || mark == same) return;
     mismatch(peer, tag, {ours.sequence, static_cast<std::uint32_t>(mark)}, ours);
   }
 
@@ -80,11 +87,14 @@ class RankState {
   /// throws  Disagreement when a peer, which has left, has not called the same operations as this rank
   void expect_same_end(Rank peer) {
     auto const& other   = segment_.member(peer);
+    for (auto const& one : announced_.last_of_groups())
+      if (announced_.of(one.operation.tag, peer).sequence == one.sequence)
+        expect_same(peer, one.operation.tag, brief(one));
     auto const theirs   = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
     auto const same_all = other.history.load(std::memory_order_relaxed) == announced_.at(ours).history;
     if (theirs == ours && same_all) return;
     for (auto i = ours - std::min<std::uint64_t>(ours, SegmentMember::remembered) + 1; i <= ours; ++i)
-      expect_same(peer, announced_.at(i).operation.tag, {i, announced_.at(i).fingerprint});
+      expect_same(peer, announced_.at(i).operation.tag, brief(announced_.at(i)));
     auto const after = [&](Rank rank, std::uint64_t last) {
       return "rank " + std::to_string(rank) + " ended after operation " + std::to_string(last) +
              (last == 0 ? "" : ", " + operation_text(rank, last));
@@ -102,8 +112,8 @@ class RankState {
   /// Fails because a peer's message or exposure belongs to another operation than this rank's in the same place.
   [[noreturn]] void mismatch(Rank peer, Tag tag, AnnouncedOperations theirs, AnnouncedOperations ours) {
     auto const they = described(peer, tag, theirs), we = described(rank_, tag, ours);
-    auto const is_same  = theirs.sequence == ours.sequence && ours.sequence != 0 &&
-                          operation_text(peer, theirs.sequence) == operation_text(rank_, ours.sequence);
+    auto const is_same   = theirs.sequence == ours.sequence && ours.sequence != 0 &&
+                           operation_text(peer, theirs.sequence) == operation_text(rank_, ours.sequence);
     auto const one_bound = (theirs.sequence == 0) != (ours.sequence == 0);
     disagree(peer, ours.sequence, they + (is_same ? ", with other counts" : "") + ", where " + we +
                                       (one_bound ? ", or more than " +
@@ -166,7 +176,7 @@ class RankState {
   template <class Done, class Whom>
   void look_around(Vain& vain, Tag tag, char const* what, Whom&& whom, Done&& done) {
     auto const peer = whom();
-    expect_same(peer, tag, announced(tag));
+    expect_same(peer, tag, announced(tag, peer));
     if (has_left(peer)) {                                                   // its last messages may still be unread
       auto const moved = moves();
       if (done() || moves() != moved || whom() != peer) return;
@@ -205,8 +215,7 @@ class RankState {
   }
 
   [[noreturn]] void give_up(Tag tag, char const* what, Fault fault, Rank culprit, std::string const& why) {
-    auto failure      = loss(fault, culprit, announced(tag).sequence,
-                             why + sentence("; rank {} waited for it", rank_));
+    auto failure      = loss(fault, culprit, waits_in(tag), why + sentence("; rank {} waited for it", rank_));
     failure.operation = described_wait(tag, what);
     give_up(failure);
   }
@@ -221,13 +230,12 @@ class RankState {
   }
 
   Loss loss(Fault fault, Rank culprit, std::uint64_t sequence, std::string const& reason) const {
-    return {fault, culprit, segment_.host, sequence == 0 ? "" : operation_text(rank_, sequence), sequence,
-            member_.step.load(std::memory_order_relaxed), reason};
+    return {fault, culprit, segment_.host, sequence == 0 ? "" : operation_text(rank_, sequence),
+            detail::OperationNumber::place(sequence), member_.step.load(std::memory_order_relaxed), reason};
   }
 
   std::string described_wait(Tag tag, char const* what) const {
-    auto const about = announced(tag);
-    if (about.sequence != 0) return operation_text(rank_, about.sequence);
+    if (auto const number = waits_in(tag); number != 0) return operation_text(rank_, number);
     return what + std::string{", tag "} + std::to_string(static_cast<std::uint32_t>(tag));
   }
 
@@ -235,13 +243,20 @@ class RankState {
     auto const who = "rank " + std::to_string(rank);
     if (about.sequence == 0)
       return who + " is in no announced operation, tag " + std::to_string(static_cast<std::uint32_t>(tag));
-    return who + " is in operation " + std::to_string(about.sequence) + ", " + operation_text(rank, about.sequence);
+    return who + " is in operation " + std::to_string(detail::OperationNumber::place(about.sequence)) + ", " +
+           operation_text(rank, about.sequence);
   }
 
+  /// Number of the newest operation with this tag of any group, for errors; 0 for none.
+  std::uint64_t waits_in(Tag tag) const { return announced_.of(tag, rank_).sequence; }
+
   std::string operation_text(Rank rank, std::uint64_t sequence) const {
-    auto const& operation = segment_.member(rank).operations[sequence % SegmentMember::remembered];
-    return operation.sequence == sequence ? operation.text() : "which it has forgotten";
+    auto const& operation = segment_.member(rank).operation(sequence);
+    auto const group      = announced_.last_of(detail::OperationNumber::group(sequence)).text_of_group();
+    return operation.sequence == sequence ? operation.text() + group : "which it has forgotten";
   }
+
+  static AnnouncedOperations brief(detail::LoggedOperation const& one) { return {one.sequence, one.fingerprint}; }
 
   Segment const& segment_;
   Rank const rank_;

@@ -35,7 +35,7 @@ class ReceiveQueue {
   SlotTicket expect(Tag tag, Bytes in) {
     auto const i = static_cast<unsigned>(std::countr_one(busy_));
     busy_ |= bit(i);
-    receives_[i] = {tag, rank_state_.announced(tag), in, 0, receives_[i].turn + 1};
+    receives_[i] = {tag, rank_state_.announced(tag, from_), in, 0, receives_[i].turn + 1};
     wanted_.push(i);
     changed_ = true;
     return {i, receives_[i].turn};
@@ -104,11 +104,11 @@ class ReceiveQueue {
       auto const& slot  = file_.slot(from_, me_, arrived_.numbers[a]);
       auto const theirs = AnnouncedOperations{slot.sequence, slot.fingerprint};
       auto const tag    = Tag{slot.tag};
-      auto const early  = theirs.sequence > rank_state_.last_announced();
-      if (theirs.sequence != 0 && !early && rank_state_.announced(tag) != theirs)
-        rank_state_.mismatch(from_, tag, theirs, {theirs.sequence});  // ours of that number may have another tag
-      auto const w = early ? wanted_.size : find_wanted(tag, theirs);
+      auto const w      = find_wanted(tag, theirs);
       if (w == wanted_.size) {
+        if (theirs.sequence != 0 && !rank_state_.is_ahead(theirs.sequence) &&
+            rank_state_.announced(tag, from_) != theirs)
+          rank_state_.mismatch(from_, tag, theirs, {theirs.sequence});  // ours of that number may have another tag
         ++a;
         continue;
       }

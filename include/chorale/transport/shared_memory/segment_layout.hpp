@@ -5,6 +5,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_log.hpp>
 #include <chorale/transport/operation.hpp>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ namespace chorale::shared_memory {
 ///
 /// keeps   every number in it is checked before it is used as an index or a size: a faulty process cannot crash another
 inline constexpr std::uint64_t segment_magic = 0x316d6873726f6863;         // "chorshm1"
-inline constexpr std::uint32_t segment_wire_version = 3;
+inline constexpr std::uint32_t segment_wire_version = 4;
 inline constexpr int max_segment_ranks              = 256;
 inline constexpr unsigned segment_slots             = 64;  // messages per channel; half of a rank's windows
 inline constexpr std::size_t refusal_bytes       = 1'024;
@@ -108,7 +109,7 @@ struct SegmentPeerLoss {
 
 /// An announced operation, for other ranks to compare, and to describe in their errors.
 ///
-/// mark   the lower half of the sequence, then the fingerprint; written last
+/// mark   32 bits made of the sequence, then the fingerprint; written last
 struct SegmentOperation {
   std::atomic<std::uint64_t> mark;
   std::uint64_t sequence, count;
@@ -118,7 +119,7 @@ struct SegmentOperation {
   SegmentText<53>  file;
 
   static constexpr std::uint64_t mark_of(std::uint64_t number, std::uint32_t fingerprint) {
-    return number << 32 | fingerprint;
+    return (number ^ number >> 32) << 32 | fingerprint;
   }
 
   void set(std::uint64_t number, std::uint32_t fingerprint, Operation const& from) {
@@ -169,6 +170,7 @@ struct SegmentMeetings {
 /// What one rank publishes in the segment, and what other ranks write for it.
 struct SegmentMember {
   static constexpr std::size_t remembered = 128;                      // operations; more than messages of a channel
+  static constexpr std::size_t of_groups  = 512;                      // operations of sub-groups
 
   alignas(64) std::atomic<std::uint64_t> sequence;                    // these six: written by the rank's thread
   std::atomic<std::uint64_t> step, moved;                             // moved: steps of progress so far
@@ -181,8 +183,15 @@ struct SegmentMember {
   alignas(64) std::atomic<std::uint32_t> holds;                       // the rank touches memory of other ranks
   SegmentMeetings meetings;
   std::array<SegmentWindow, 2 * segment_slots> windows;                    // by tag; by operation
-  std::array<SegmentOperation, remembered> operations;
+  std::array<SegmentOperation, remembered + of_groups> operations;
   std::array<SegmentReport, 2> reports;                               // by the rank's thread; by the failure detector
+
+  /// The place for the operation with this number: those of sub-groups share places.
+  SegmentOperation& operation(std::uint64_t number) {
+    using Number = detail::OperationNumber;
+    if (Number::group(number) == 0) return operations[number % remembered];
+    return operations[remembered + (Number::group(number) + Number::place(number)) % of_groups];
+  }
 };
 
 /// The root cause that ends the job, and the reason for which ranks were refused.

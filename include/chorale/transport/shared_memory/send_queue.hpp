@@ -48,7 +48,7 @@ class SendQueue {
   SlotTicket post(Tag tag, ConstBytes out) {
     auto const at       = next_;
     auto& slot          = file_.slot(me_, to_, at);
-    auto const about    = rank_state_.announced(tag);
+    auto const about    = rank_state_.announced(tag, to_);
     auto const is_small = out.size() <= file_.layout.inside();
     auto const in_place = !is_small && is_in_arena(out);
     auto const copied   = in_place ? 0 : std::min(out.size(), file_.layout.inside());

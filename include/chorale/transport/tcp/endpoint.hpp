@@ -5,6 +5,7 @@
 #include <chorale/core/types.hpp>
 #include <chorale/transport/operation.hpp>
 #include <chorale/transport/tcp/progress_engine.hpp>
+#include <chorale/transport/transport.hpp>
 #include <chorale/transport/wire/encryption.hpp>
 
 #include <chrono>
@@ -49,6 +50,10 @@ class BasicTcpEndpoint {
   void announce(Operation const& operation) {
     auto const use = node_->use();
     node_->announce(operation);
+  }
+  void announce(Operation const& operation, SubGroup const& group) {
+    auto const use = node_->use();
+    node_->announce(operation, group);
   }
 
   /// See chorale::begin_step().

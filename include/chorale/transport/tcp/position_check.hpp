@@ -24,7 +24,8 @@ namespace chorale::detail {
 ///
 /// sequence   of the last operation; 0 for none
 /// history    LoggedOperation::history of the last operation
-/// last       the last operations, at most 16, in their order
+/// last       the last operation of each sub-group, at most 16; then the last ones of all ranks, at most 16, in their
+///            order
 struct ClosingMessage {
   static constexpr std::uint64_t most = 16;
 
@@ -35,6 +36,8 @@ struct ClosingMessage {
   static ClosingMessage after(OperationLog const& announced) {
     auto const end = announced.last();
     auto said      = ClosingMessage{end, announced.at(end).history, {}};
+    for (auto const& one : announced.last_of_groups())
+      if (said.last.size() < most) describe(said.last.emplace_back(), one);
     for (auto i = end - std::min(end, most) + 1; i <= end; ++i) describe(said.last.emplace_back(), announced.at(i));
     return said;
   }
@@ -61,7 +64,7 @@ struct ClosingMessage {
     said.history  = from.number<std::uint32_t>();
     for (auto rest = in.subspan(fixed_bytes); !rest.empty(); rest = rest.subspan(wire::header_bytes)) {
       auto const parsed = wire::parse(rest, 0);
-      if (parsed.result != wire::Parse::ok || said.last.size() == most) return std::nullopt;
+      if (parsed.result != wire::Parse::ok || said.last.size() == 2 * most) return std::nullopt;
       said.last.push_back(parsed.header);
     }
     return said;
@@ -78,15 +81,23 @@ struct ClosingMessage {
 
   /// Returns how the peer's operations differ from those of this rank, which ends, too; empty if they are the same.
   std::optional<ConnectionFault> difference(Ends ends, OperationLog const& announced) const {
-    auto const& ours = announced.at(announced.last());
-    if (sequence == ours.sequence && history == ours.history) return std::nullopt;
     if (auto found = first_difference(ends, announced)) return found;
     auto const after = [](Rank rank, std::uint64_t number, std::string const& text) {
-      return "rank " + std::to_string(rank) + " ended after operation " + std::to_string(number) +
-             (number == 0 ? "" : ", " + text);
+      return "rank " + std::to_string(rank) + " ended after operation " +
+             std::to_string(OperationNumber::place(number)) + (number == 0 ? "" : ", " + text);
     };
+    for (auto const& theirs : last) {
+      auto const& ours = announced.last_of(OperationNumber::group(theirs.sequence));
+      if (OperationNumber::group(theirs.sequence) == 0 || ours.sequence == 0 || ours.sequence == theirs.sequence)
+        continue;
+      return ConnectionFault{Fault::collective_mismatch,
+                             after(ends.peer, theirs.sequence, text_of(theirs)) + ours.text_of_group() + ", and " +
+                                 after(ends.me, ours.sequence, ours.operation.text())};
+    }
+    auto const& ours = announced.at(announced.last());
+    if (sequence == ours.sequence && history == ours.history) return std::nullopt;
     return ConnectionFault{Fault::collective_mismatch,
-                     after(ends.peer, sequence, last.empty() ? "" : text_of(last.back())) + ", and " +
+                     after(ends.peer, sequence, sequence == 0 || last.empty() ? "" : text_of(last.back())) + ", and " +
                          after(ends.me, ours.sequence, ours.operation.text()) +
                          (sequence == ours.sequence ? "; earlier ones were not the same" : "")};
   }
@@ -177,11 +188,12 @@ class PositionCheck {
 
   /// Compares the positions received; one in an operation that this rank has yet to announce is kept until then.
   void compare_positions() {
-    auto const announced = shared_.sequence.load(std::memory_order_relaxed);
     each_other([&](Rank rank, Peer& p) {
-      if (p.position.sequence == 0 || p.position.sequence > announced) return;
+      auto const number = p.position.sequence;
+      if (number == 0 || shared_.with_announced([&](auto const& announced) { return announced.is_ahead(number); }))
+        return;
       auto const theirs = std::exchange(p.position, {});
-      auto const ours   = announced_at(theirs.sequence);
+      auto const ours   = announced_at(number);
       if (ours.sequence != 0 && ours.fingerprint != theirs.fingerprint)
         host_.differs(rank, mismatch({me_, rank}, theirs, ours));
     });

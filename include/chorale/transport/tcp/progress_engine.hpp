@@ -80,9 +80,9 @@ class ProgressEngine {
   Rank rank() const { return rank_; }
   int  size() const { return static_cast<int>(links_.size()); }
 
-  void announce(Operation const& operation) {
+  void announce(Operation const& operation, auto const&... group) {
     check();
-    shared_.announce(operation);
+    shared_.announce(operation, group...);
   }
   void begin_step(std::uint64_t step) { shared_.step.store(step, std::memory_order_relaxed); }
 
@@ -116,7 +116,7 @@ class ProgressEngine {
 
   /// Enqueues a message, and returns its number for SendQueue::sent().
   std::uint64_t send(Rank peer, Tag tag, ConstBytes out) {
-    auto const& announced = announced_.of(tag);
+    auto const& announced = announced_.of(tag, peer);
     auto& l               = link_with(peer);
     check(peer, Direction::out);
     wait_until(peer, Direction::out, announced.sequence, [&] { return !l.outbox.full(); });
@@ -135,7 +135,7 @@ class ProgressEngine {
 
   /// Posts a receive, and returns its place for ReceiveQueue::received().
   int recv(Rank peer, Tag tag, Bytes in) {
-    auto const& announced = announced_.of(tag);
+    auto const& announced = announced_.of(tag, peer);
     auto& l               = link_with(peer);
     check(peer, Direction::in);
     wait_until(peer, Direction::in, announced.sequence, [&] { return !l.inbox.full(); });
@@ -148,12 +148,12 @@ class ProgressEngine {
   int send_to_self(Tag tag, ConstBytes out) {
     check();
     wait_until(rank_, Direction::out, 0, [&] { return !self_.sends.full(); });
-    return self_.sends.post(announced_.of(tag), tag, {const_cast<std::byte*>(out.data()), out.size()});
+    return self_.sends.post(announced_.of(tag, rank_), tag, {const_cast<std::byte*>(out.data()), out.size()});
   }
   int recv_from_self(Tag tag, Bytes in) {
     check();
     wait_until(rank_, Direction::in, 0, [&] { return !self_.recvs.full(); });
-    return self_.recvs.post(announced_.of(tag), tag, in);
+    return self_.recvs.post(announced_.of(tag, rank_), tag, in);
   }
 
   SendQueue<P> const& outbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].outbox; }

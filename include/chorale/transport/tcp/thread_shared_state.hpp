@@ -63,9 +63,9 @@ class ThreadSharedState {
   }
   void add_poll() { add(polls, 1); }
 
-  void announce(Operation const& operation) {
+  void announce(Operation const& operation, auto const&... group) {
     auto const lock = std::scoped_lock{mutex_};
-    announced_.add(operation);
+    announced_.add(operation, group...);
     sequence.store(announced_.last(), std::memory_order_relaxed);
   }
 
@@ -81,10 +81,10 @@ class ThreadSharedState {
 
   /// Returns the Loss for a fault at this rank's current position.
   Loss loss(Fault fault, Rank culprit, std::string host, std::string reason) const {
-    auto const lock   = std::scoped_lock{mutex_};
-    auto const number = sequence.load(std::memory_order_relaxed);
-    return {fault, culprit, std::move(host), number == 0 ? "" : announced_.at(number).operation.text(), number,
-            step.load(std::memory_order_relaxed), std::move(reason)};
+    auto const lock  = std::scoped_lock{mutex_};
+    auto const& last = announced_.newest();
+    return {fault, culprit, std::move(host), last.sequence == 0 ? "" : last.operation.text() + last.text_of_group(),
+            detail::OperationNumber::place(last.sequence), step.load(std::memory_order_relaxed), std::move(reason)};
   }
 
   /// Sets the root cause, which ends every wait, now and later. The first call counts.
