@@ -8,6 +8,7 @@
 #include <chorale/reduce/collectives/barrier.hpp>
 #include <chorale/reduce/collectives/broadcast.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>
+#include <chorale/reduce/collectives/sub_endpoint.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/transport/common/forwarding_endpoint.hpp>
@@ -158,6 +159,30 @@ TEMPLATE_TEST_CASE("each difference on any rank ends all ranks with a mismatch t
           ++cells;
         }
   CHECK(cells == 3 * 2 * 9 * 3);
+}
+
+TEMPLATE_TEST_CASE("a broadcast from another root ends on every rank before a value has moved", "[faults][mismatch]",
+                   TcpTransport, SharedMemoryTransport) {
+  auto const in_group = GENERATE(false, true);
+  for (auto const ranks : {2, 3, 4})
+    for (auto odd = 0; odd < ranks; ++odd) {
+      INFO("rank " << odd << " of " << ranks << (in_group ? ", in a sub-group" : ""));
+      auto const begin = std::chrono::steady_clock::now();
+      auto kept        = std::vector<std::vector<float>>(static_cast<std::size_t>(ranks));
+      check_mismatch(ends_of(ranks, often<TestType>(), [&](auto& at) {
+        auto& x   = kept[static_cast<std::size_t>(at.rank())];
+        x         = std::vector<float>(60, static_cast<float>(at.rank()));
+        auto all  = std::vector<Rank>{};
+        for (Rank rank = 0; rank < ranks; ++rank) all.push_back(rank);
+        auto part = SubEndpoint{at, all};
+        auto const root = at.rank() == odd ? 1 : 0;
+        if (in_group) broadcast(part, Span<float>{x}, root, Tag{2}, at_line);
+        else broadcast(at, Span<float>{x}, root, Tag{2}, at_line);
+      }), {Differs::broadcast_root, "broadcast of 60 float from rank 1", "broadcast of 60 float from rank 0"});
+      for (auto rank = 0; rank < ranks; ++rank)
+        CHECK(kept[static_cast<std::size_t>(rank)] == std::vector<float>(60, static_cast<float>(rank)));
+      CHECK(seconds_since(begin) < 20);
+    }
 }
 
 TEMPLATE_TEST_CASE("ranks that wait for one another in different operations are told long before a limit",

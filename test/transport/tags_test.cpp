@@ -128,11 +128,56 @@ TEMPLATE_TEST_CASE("operations whose tags are equal modulo 64 are under way at o
   }
 }
 
-TEST_CASE("200 operations are under way at once over TCP", "[transport][tags]") {
+TEMPLATE_TEST_CASE("200 operations are under way at once", "[transport][tags]", TcpTransport, SharedMemoryTransport) {
   for (auto const ranks : {2, 3, 4}) {
-    check_at_once<RingAllReduce, TcpTransport>(ranks, tags_from(0, 1, 200));
-    check_at_once<HalvingDoublingAllReduce, TcpTransport>(ranks, tags_from(5, 64, 200));
+    check_at_once<RingAllReduce, TestType>(ranks, tags_from(0, 1, 200));
+    check_at_once<HalvingDoublingAllReduce, TestType>(ranks, tags_from(5, 64, 200));
   }
+}
+
+TEST_CASE("messages that nobody waits for yet are kept, whatever their size, and received in their order",
+          "[transport][tags]") {
+  constexpr auto messages = 150;
+  auto const bytes = GENERATE(as<std::size_t>{}, 1, 3'000, 100'000);       // in slots; over the stage
+  auto const ended = on_ranks<SharedMemoryTransport>(2, 1, [&](auto& at, auto&) {
+    auto const other = 1 - at.rank();
+    auto out         = std::vector<std::vector<std::byte>>{};
+    for (int i = 0; i < messages; ++i) out.emplace_back(bytes, static_cast<std::byte>(i));
+    auto sent = std::vector<SharedMemoryEndpoint::pending>{};
+    auto one  = std::byte{1};
+    for (int i = 0; i < messages; ++i)                                     // two tags; nobody receives one of them yet
+      sent.push_back(at.send(other, Tag{static_cast<std::uint32_t>(i % 2)}, out[static_cast<std::size_t>(i)]));
+    sent.push_back(at.send(other, Tag{9}, {&one, 1}));
+    auto last = std::byte{};
+    at.recv(other, Tag{9}, {&last, 1}).wait();                             // behind all others
+    if (last != one) throw Error{"another last message"};
+    for (auto const tag : {1, 0})
+      for (int i = tag; i < messages; i += 2) {
+        auto got = std::vector<std::byte>(bytes);
+        at.recv(other, Tag{static_cast<std::uint32_t>(tag)}, got).wait();
+        if (got != out[static_cast<std::size_t>(i)]) throw Error{"message " + std::to_string(i) + " is another"};
+      }
+    for (auto& each : sent) each.wait();
+    barrier(at, Tag{7});
+  }, soon_stuck<SharedMemoryTransport>());
+  for (auto const& rank : ended) CHECK(rank.error == "");
+}
+
+TEST_CASE("a rank keeps 64 MiB from another at most, and says so when it waits for ever", "[transport][tags]") {
+  auto ended      = std::vector<std::string>{};
+  auto transport  = soon_stuck<SharedMemoryTransport>();
+  transport.timeouts.stuck = 2s;
+  auto const big  = std::vector<std::byte>(1 << 20);
+  auto const both = on_ranks<SharedMemoryTransport>(2, 1, [&](auto& at, auto&) {
+    auto sent = std::vector<SharedMemoryEndpoint::pending>{};
+    auto one  = std::byte{};
+    if (at.rank() == 0)
+      for (int i = 0; i < 200; ++i) sent.push_back(at.send(1, Tag{1}, big));
+    at.recv(1 - at.rank(), Tag{9}, {&one, 1}).wait();                      // never sent
+  }, transport);
+  CHECK_THAT(both[0].error + both[1].error,
+             Catch::Contains("rank 1 keeps 67108864 bytes from rank 0 for which it has posted no receive, and "
+                             "takes no more"));
 }
 
 TEST_CASE("60 operations in place are under way at once, and more wait for them", "[transport][tags]") {

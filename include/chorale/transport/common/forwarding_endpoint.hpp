@@ -15,7 +15,7 @@
 namespace chorale {
 
 /// Reports that this rank calls no more operations, and returns when all ranks have reported it. To be called by a
-/// program whose last operation only sends on some ranks, as a broadcast does on its root: such a rank has returned
+/// program whose last operation only sends on some ranks, as a reduce does on its leaves: such a rank has returned
 /// before another rank can have compared the operation.
 ///
 /// keeps   the endpoint may then only be destroyed. Without close(), ranks end one by one, and of two that were in

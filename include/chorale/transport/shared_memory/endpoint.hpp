@@ -23,8 +23,10 @@ namespace chorale {
 
 /// One rank of a SharedMemoryTransport.
 ///
-/// keeps   nothing is allocated after connect(). 63 messages may be in flight from one rank to another before send()
-///         waits; 64 receives may be posted for each rank before recv() waits; 64 announced operations and 64 other
+/// keeps   nothing is allocated after connect(), unless more than 64 receives are posted for the first time, or messages
+///         are stored. 63 messages may be in flight from one rank to another before send() waits; a rank that waits
+///         while all 63 are others than it waits for stores them, up to 64 MiB from each rank. 1024 receives may be
+///         posted for each rank before recv() waits; 64 announced operations and 64 other
 ///         tags may be exposed. A further exposure stays pending while the operation 64 before it, or a tag that is
 ///         equal modulo 64, is in use: wait() then throws BadArgument. 1024 operations may be in flight. An endpoint
 ///         may be moved while operations are in flight: they, and memory(), need only one live endpoint of the process
@@ -193,7 +195,7 @@ class SharedMemoryEndpoint::pending {
   enum class Kind { done, send, recv, send_room, recv_room, expose, leave };
 
   static constexpr std::array names = {"",       "send", "recv", "send (63 messages under way)",
-                                       "recv (64 receives under way)", "expose", "leave"};
+                                       "recv (1024 receives under way)", "expose", "leave"};
 
   pending(Kind kind, shared_memory::ProgressEngine& rank, Rank peer, Tag tag, shared_memory::SlotTicket ticket = {})
       : kind_{kind}, tag_{tag}, peer_{peer}, ticket_{ticket}, rank_{&rank} {}

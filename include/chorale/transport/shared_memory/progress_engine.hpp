@@ -51,12 +51,14 @@ struct ProgressEngine {
     auto moved = false;
     for (std::size_t peer = 0; peer < inboxes.size(); ++peer) {
       if (rank_state.has_parted(static_cast<Rank>(peer))) continue;    // its destination may have been freed
-      if (inboxes[peer].is_waiting() && inboxes[peer].look()) moved = true;
+      if (inboxes[peer].is_moving() && inboxes[peer].look()) moved = true;
       if (outboxes[peer].is_streaming() && outboxes[peer].feed()) {
         rank_state.segment().ring(static_cast<Rank>(peer));
         moved = true;
       }
     }
+    for (std::size_t peer = 0; !moved && peer < inboxes.size(); ++peer)
+      moved = !rank_state.has_parted(static_cast<Rank>(peer)) && inboxes[peer].make_room();
     if (moved) {
       has_moved();
       in_vain = 0;

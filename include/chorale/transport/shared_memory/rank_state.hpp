@@ -215,9 +215,16 @@ class RankState {
   }
 
   [[noreturn]] void give_up(Tag tag, char const* what, Fault fault, Rank culprit, std::string const& why) {
-    auto failure      = loss(fault, culprit, waits_in(tag), why + sentence("; rank {} waited for it", rank_));
+    auto failure      = loss(fault, culprit, waits_in(tag), why + sentence("; rank {} waited for it", rank_) + kept(rank_, culprit) + kept(culprit, rank_));
     failure.operation = described_wait(tag, what);
     give_up(failure);
+  }
+
+  std::string kept(Rank from, Rank to) const {
+    auto const bytes = segment_.file.lane(from, to).kept.load(std::memory_order_relaxed);
+    if (bytes == 0) return {};
+    return sentence("; rank {} keeps {} bytes from rank {} for which it has posted no receive, and takes no more", to,
+                    bytes, from);
   }
 
   [[noreturn]] void give_up(Loss const& failure) {

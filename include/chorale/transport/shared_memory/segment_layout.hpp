@@ -213,6 +213,7 @@ struct alignas(64) SegmentSlot {
 struct SegmentChannel {
   alignas(64) std::atomic<std::uint64_t> freed;                       // receiver: bit i flips when it frees slot i
   std::atomic<std::uint64_t> drained, granted;                        // segments; messages that may pass the stage
+  std::atomic<std::uint64_t> kept;                                    // bytes stored, if it stores no more; else 0
   std::array<std::uint8_t, segment_slots> grants;                          // message k passes from slot grants[k % 64]
   alignas(64) std::atomic<std::uint64_t> filled;                      // sender: segments
   SegmentPeerLoss by_receiver, by_sender;                                  // the receiver lost the sender, by reporter
