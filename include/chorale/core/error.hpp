@@ -71,6 +71,10 @@ enum class Fault {
   version_mismatch,      // ranks use different versions of the wire format
   duplicate_rank,        // two processes claim one rank
   not_authentic,         // no secret, or a different one
+  bad_argument,          // the program of a rank threw this, and the others were told
+  bad_file,
+  file_fault,
+  numeric_fault,
 };
 
 /// The root cause of a loss, the same on every survivor.
@@ -127,6 +131,15 @@ class Disagreement : public Error {
   Fault fault_;
 };
 
+/// An error that another rank has thrown, and told: a consequence, as a PeerLost is.
+struct Consequence {
+  virtual ~Consequence() = default;
+};
+template <class E>
+struct Told final : E, Consequence {
+  using E::E;
+};
+
 namespace detail {
 
 /// True if this error is an E. The only function here that needs the types of objects at run time.
@@ -136,6 +149,15 @@ bool is_a(std::exception const& error) {
 }
 
 }  // namespace detail
+
+/// How the other ranks of a group are told of an error: what has no fault of its own is the loss of this rank.
+inline Fault fault_of(std::exception const& error) {
+  if (auto const* disagreement = dynamic_cast<Disagreement const*>(&error)) return disagreement->fault();
+  return detail::is_a<BadArgument>(error) ? Fault::bad_argument
+         : detail::is_a<BadFile>(error)   ? Fault::bad_file
+         : detail::is_a<FileFault>(error) ? Fault::file_fault
+         : detail::is_a<NumericFault>(error) ? Fault::numeric_fault : Fault::peer_lost;
+}
 
 /// The exit code that a program should end with after this error.
 ///

@@ -300,6 +300,21 @@ class Live<S, R, T> {
     }
   }
 
+  /// Calls f, which every process calls. What it throws in this process alone and outside of a step, such as a full disk,
+  /// the others throw as well.
+  template <class F>
+  decltype(auto) telling(F&& f) {
+    try {
+      return f();
+    } catch (std::exception const& error) {
+      if (!HasServers<S> && !is_all_local() && !failed_ && is_of_one_process(error)) {
+        failed_ = true;
+        for (auto& at : endpoints_) fail(at, error);
+      }
+      throw;
+    }
+  }
+
   /// Frees the addresses on which the ranks of this process listen, or listens again. See chorale::listen().
   void listen(bool on) {
     for (auto& at : endpoints_) chorale::listen(at, on);
@@ -326,6 +341,13 @@ class Live<S, R, T> {
   }
 
  private:
+  /// False for an error that every process throws by itself.
+  static bool is_of_one_process(std::exception const& error) {
+    auto const fault = fault_of(error);
+    return !detail::is_a<PeerLost>(error) && !detail::is_a<Disagreement>(error) && !detail::is_a<Preempted>(error) &&
+           fault != Fault::numeric_fault;
+  }
+
   template <class V>
   std::vector<V> gathered(PerReplica<V> const& values) {
     if (is_all_local()) return {values.begin(), values.end()};
@@ -410,7 +432,7 @@ class Live<S, R, T> {
   void run_by_team(Work& work) {
     if constexpr (RunsItsRanks<endpoint>)
       team_.run(endpoints_, work, [this](std::size_t server, auto&& go_on) { this->serve_while(server, go_on); });
-    else team_.run(work, [this](std::size_t i, std::string const& why) { fail(endpoints_[i], why); });
+    else team_.run(work, [this](std::size_t i, std::exception const& error) { fail(endpoints_[i], error); });
   }
   void serve_while([[maybe_unused]] std::size_t server, [[maybe_unused]] auto& go_on) {
     if constexpr (HasServers<S>) host_.serve_while(server, go_on);

@@ -63,13 +63,16 @@ class ModelReplicas {
   using strategy_type = S;
   using Shown    = ShownScalars<M>;
 
-  /// budget   checked before anything is allocated, and before ranks connect
+  /// budget   checked before anything is allocated; a replica that has too small a one tells the others
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed, MemoryBudget budget = {})
-      : model_{within(budget, std::move(model), strategy, reduce)}, reduce_{reduce},
+      : model_{std::move(model)}, reduce_{reduce},
         lines_{plan_lines(model_, seed, strategy, reduce)},
         live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_,
                                                                       shards_gradients<S> ? 2 : 1)},
-        copies_{live_.create(model_, seed)},
+        copies_{live_.telling([&] {
+          expect_within(budget);
+          return live_.create(model_, seed);
+        })},
         totals_(copies_.size()), seed_{seed} {
     if constexpr (StrategyTraits<S>::deals_shares)
       for (std::size_t i = 0; i < copies_.size(); ++i)
@@ -265,15 +268,13 @@ class ModelReplicas {
   MetricStates<M, instance> states() { return MetricStates<M, instance>{copies_, counted_}; }
 
  private:
-  /// Returns the model, if what one replica of it takes is within the budget.
-  ///
-  /// throws   BadArgument if it is not
-  static M within(MemoryBudget budget, M model, S const& strategy, R const& reduce) {
+  /// throws   BadArgument if what one replica of the model takes is not within the budget
+  void expect_within(MemoryBudget budget) const {
+    auto const& strategy = live_.strategy();
     auto const devices = strategy.local_devices();
     auto const ranks   = StrategyTraits<S>::has_stages ? num_ranks(strategy) : 1;   // one: it has the largest shard
     for (Rank rank = 0; rank < ranks && budget.bytes != 0 && !devices.empty(); ++rank)
-      check_budget(memory_plan<S>(model, reduce, devices[0], budget.rows, shard_of(strategy, rank)), budget.bytes);
-    return model;
+      check_budget(memory_plan<S>(model_, reduce_, devices[0], budget.rows, shard_of(strategy, rank)), budget.bytes);
   }
 
   M model_;

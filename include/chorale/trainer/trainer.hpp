@@ -89,55 +89,14 @@ class Trainer<M, S, R, T> {
     requires detail::TrainsModel<Data, M>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
     auto const mine = live().hold();
-    auto history    = History{};
-    if (replicas_.only_serves()) return history;
+    if (replicas_.only_serves()) return {};
     Loop::check(options);
     if constexpr (!HasServers<S>)
       if (!live().is_all_local())
         detail::with_same_data(
             [&] { detail::expect_same_lines(live(), copies().size(), detail::fit_lines(train, options)); },
             [] { return std::string{"in fit, before its first batch"}; });
-    auto audience    = CallbackList<Trainer, std::remove_reference_t<Callbacks>...>{*this, callbacks...};
-    auto checkpoints = detail::Checkpointing<M, S, R, T>{replicas_, options};
-    auto loop        = Loop{replicas_, checkpoints, options};
-    auto batches     = EpochBatches{live(), train, options.steps_per_epoch, options.initial_epoch};
-    auto line        = ProgressLine{};
-    bool const shown = options.show == Show::progress && is_chief();
-    stopped_         = false;
-    measures_        = options.floor;
-    audience.fit_begins();
-    auto at = checkpoints.resume(audience.states());
-    if (at.found != 0) {
-      audience.resumed();
-      if (stopped_ || at.epoch >= options.epochs) checkpoints.report_nothing_left(at);
-    }
-    for (auto epoch = static_cast<int>(at.epoch); epoch < options.epochs && !stopped_; at = {.epoch = ++epoch}) {
-      if (shown)
-        line.begin_epoch(epoch + 1, options.epochs,
-                         options.steps_per_epoch != 0 ? options.steps_per_epoch : train.size());
-      for (auto& copy : copies()) copy.optimizer.now.epoch = epoch;
-      audience.epoch_begins(epoch);
-      if (at.found != 0) batches.resume(static_cast<std::size_t>(at.steps), static_cast<int>(at.pass),
-                                        static_cast<std::size_t>(at.batch));
-      else batches.begin(epoch);
-      history.push_back(detail::with_same_data(
-          [&] { return loop.run_epoch(batches, at, shown ? &line : nullptr, audience); },
-          [&] { return "in fit, at batch " + std::to_string(batches.taken()) + " of epoch " +
-                       std::to_string(epoch + 1); }));
-      audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
-      auto const scalars = typename Replicas::Shown{history.back()};
-      audience.take(Scalars{.step = step(), .values = scalars.all(), .epoch = epoch});
-      if (shown) line.end_epoch(scalars.scores_and_rate(), detail::text_of(history.back().speed));
-      auto const is_last = stopped_ || epoch + 1 == options.epochs;
-      if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
-      if (options.checkpoint_every == 0 || is_last)
-        detail::with_same_data([&] { checkpoints.save_after(epoch, batches, audience); },
-                               [&] { return "in fit, after epoch " + std::to_string(epoch + 1); });
-    }
-    detail::with_same_data([&] { replicas_.expect_equal_copies(); }, [] { return std::string{"at the end of fit"}; });
-    checkpoints.report_end();
-    audience.fit_ended(history);
-    return history;
+    return live().telling([&] { return fit_all(train, options, callbacks...); });
   }
 
   /// Trains on batches whose labels are of another integer type than int; refuses all other data, in one sentence.
@@ -179,8 +138,10 @@ class Trainer<M, S, R, T> {
     } else if constexpr (detail::HasOtherLabels<Data, M> && !detail::TrainsModel<Data, M>) {
       return evaluate(data::IntLabels{data});
     } else if constexpr (detail::TrainsModel<Data, M>) {
-      return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
-                                    [] { return std::string{"in evaluate"}; });
+      return live().telling([&] {
+        return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
+                                      [] { return std::string{"in evaluate"}; });
+      });
     } else {
       detail::refuse_batches<M, Data>();
       return {};
@@ -207,8 +168,10 @@ class Trainer<M, S, R, T> {
       detail::refuse_batches<M, Data>();
       return {};
     } else if constexpr (requires { M::output_width; }) {
-      return detail::with_same_data([&] { return detail::predict_all(replicas_, data); },
-                                    [] { return std::string{"in predict"}; });
+      return live().telling([&] {
+        return detail::with_same_data([&] { return detail::predict_all(replicas_, data); },
+                                      [] { return std::string{"in predict"}; });
+      });
     } else {
       static_assert(sizeof(Data) == 0, "chorale: this model does not predict. Give its learner output_width and "
                                        "predict(variables, batch). See docs/60-write-your-own.md");
@@ -343,6 +306,52 @@ class Trainer<M, S, R, T> {
   Live<S, R, T> const& live() const&& = delete;
 
  private:
+  template <class Data, class... Callbacks>
+  History fit_all(Data const& train, FitOptions const& options, Callbacks&... callbacks) {
+    auto history     = History{};
+    auto audience    = CallbackList<Trainer, std::remove_reference_t<Callbacks>...>{*this, callbacks...};
+    auto checkpoints = detail::Checkpointing<M, S, R, T>{replicas_, options};
+    auto loop        = Loop{replicas_, checkpoints, options};
+    auto batches     = EpochBatches{live(), train, options.steps_per_epoch, options.initial_epoch};
+    auto line        = ProgressLine{};
+    bool const shown = options.show == Show::progress && is_chief();
+    stopped_         = false;
+    measures_        = options.floor;
+    audience.fit_begins();
+    auto at = checkpoints.resume(audience.states());
+    if (at.found != 0) {
+      audience.resumed();
+      if (stopped_ || at.epoch >= options.epochs) checkpoints.report_nothing_left(at);
+    }
+    for (auto epoch = static_cast<int>(at.epoch); epoch < options.epochs && !stopped_; at = {.epoch = ++epoch}) {
+      if (shown)
+        line.begin_epoch(epoch + 1, options.epochs,
+                         options.steps_per_epoch != 0 ? options.steps_per_epoch : train.size());
+      for (auto& copy : copies()) copy.optimizer.now.epoch = epoch;
+      audience.epoch_begins(epoch);
+      if (at.found != 0) batches.resume(static_cast<std::size_t>(at.steps), static_cast<int>(at.pass),
+                                        static_cast<std::size_t>(at.batch));
+      else batches.begin(epoch);
+      history.push_back(detail::with_same_data(
+          [&] { return loop.run_epoch(batches, at, shown ? &line : nullptr, audience); },
+          [&] { return "in fit, at batch " + std::to_string(batches.taken()) + " of epoch " +
+                       std::to_string(epoch + 1); }));
+      audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
+      auto const scalars = typename Replicas::Shown{history.back()};
+      audience.take(Scalars{.step = step(), .values = scalars.all(), .epoch = epoch});
+      if (shown) line.end_epoch(scalars.scores_and_rate(), detail::text_of(history.back().speed));
+      auto const is_last = stopped_ || epoch + 1 == options.epochs;
+      if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
+      if (options.checkpoint_every == 0 || is_last)
+        detail::with_same_data([&] { checkpoints.save_after(epoch, batches, audience); },
+                               [&] { return "in fit, after epoch " + std::to_string(epoch + 1); });
+    }
+    detail::with_same_data([&] { replicas_.expect_equal_copies(); }, [] { return std::string{"at the end of fit"}; });
+    checkpoints.report_end();
+    audience.fit_ended(history);
+    return history;
+  }
+
   Replicas replicas_;
   std::vector<float> whole_;                                               // all variables, where replicas have shards
   bool stopped_ = false, measures_ = false;                                // measures: see FitOptions::floor

@@ -71,9 +71,9 @@ class LayeredState {
   }
 
   /// Reports a failure to both layers. The far layer first: it has all ranks, which report the first cause it gets.
-  void fail(std::string const& why) {
-    chorale::fail(far, why);
-    chorale::fail(near, why);
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) {
+    chorale::fail(far, why, fault);
+    chorale::fail(near, why, fault);
   }
 
   template <class F>
@@ -85,7 +85,7 @@ class LayeredState {
     } catch (BadArgument const&) {
       throw;
     } catch (Error const& error) {
-      chorale::fail(far, plain(error.what()));
+      chorale::fail(far, error);
       throw;
     }
   }
@@ -97,7 +97,7 @@ class LayeredState {
     } catch (BadArgument const&) {
       throw;
     } catch (Error const& error) {
-      chorale::fail(near, plain(error.what()));
+      chorale::fail(near, error);
       throw;
     }
   }
@@ -240,7 +240,7 @@ class NearEndpoint {
     state_->near.announce(operation, group);
   }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->near, step); }
-  void fail(std::string const& why) { state_->fail(why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { state_->fail(why, fault); }
 
  private:
   State* state_;
@@ -278,7 +278,7 @@ class FarEndpoint {
     else chorale::announce(state_->far, operation);
   }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->far, step); }
-  void fail(std::string const& why) { state_->fail(why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { state_->fail(why, fault); }
 
  private:
   Rank in_group(Rank node) const {
@@ -342,7 +342,7 @@ class TwoLayerEndpoint {
     near().begin_step(step);
     far().begin_step(step);
   }
-  void fail(std::string const& why) { state().fail(why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { state().fail(why, fault); }
   void listen(bool on) {
     chorale::listen(state().near, on);
     chorale::listen(state().far, on);

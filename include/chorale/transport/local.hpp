@@ -94,13 +94,13 @@ class LocalEndpoint {
   }
 
   /// Ends every wait of every rank, with FailureScope::peer every wait for this one, with a PeerLost that names this
-  /// rank and the reason. Its own operations throw it, too.
+  /// rank and the reason, or the error of that fault. Its own operations throw it, too.
   ///
   /// keeps   all ranks report the first cause. To be called before memory that peers may touch is freed
-  void fail(std::string why) {
+  void fail(std::string why, Fault fault = Fault::peer_lost) {
     while (!why.empty() && why.back() == '.') why.pop_back();          // the message adds its own
-    state_->fail(rank_,
-                 {.rank = rank_, .step = state_->member(rank_).step.load(std::memory_order_relaxed), .reason = why});
+    auto const step = state_->member(rank_).step.load(std::memory_order_relaxed);
+    state_->fail(rank_, {.fault = fault, .rank = rank_, .step = step, .reason = why});
   }
 
  private:

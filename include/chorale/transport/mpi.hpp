@@ -68,7 +68,9 @@ class MpiEndpoint {
   }
 
   /// Ends every wait of every rank with a PeerLost that names this rank and the reason.
-  void fail(std::string const& why) { state_->control.fail(why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) {
+    state_->control.fail(why, fault);
+  }
 
  private:
   /// Waits until every rank has announced the operation that this rank announced last, once per operation.

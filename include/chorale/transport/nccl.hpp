@@ -129,9 +129,9 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     });
   }
 
-  void fail(std::string const& why) {
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) {
     comms_->abort(local_);
-    Base::fail(why);
+    Base::fail(why, fault);
   }
 
  private:

@@ -49,7 +49,7 @@ class SimulatedEndpoint {
   void announce(Operation const& operation) { world_->announce(rank_, operation, nullptr); }
   void announce(Operation const& operation, SubGroup const& group) { world_->announce(rank_, operation, &group); }
   void begin_step(std::uint64_t step) { world_->begin_step(rank_, step); }
-  void fail(std::string const& why) { world_->fail(rank_, why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { world_->fail(rank_, why, fault); }
 
   /// True if that rank is lost to this one, or this rank can use no operation any more. Throws no PeerLost.
   bool lost(Rank peer) const {

@@ -86,7 +86,7 @@ class StagedEndpoint {
     state_->at.announce(operation, group);
   }
   void begin_step(std::uint64_t step) { chorale::begin_step(state_->at, step); }
-  void fail(std::string const& why) { chorale::fail(state_->at, why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { chorale::fail(state_->at, why, fault); }
   void listen(bool on) { chorale::listen(state_->at, on); }
   bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return state_->at.lost(rank); }
   bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(state_->at, longest); }

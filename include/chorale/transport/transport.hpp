@@ -5,6 +5,7 @@
 #include <chorale/core/pending.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/device/device.hpp>
+#include <chorale/transport/common/told_error.hpp>
 #include <chorale/transport/operation.hpp>
 
 #include <array>
@@ -246,10 +247,18 @@ void begin_step(E& at, std::uint64_t step) {
 
 /// Reports to the other ranks that this rank has failed, if the transport can.
 ///
+/// fault   that the others throw, where the loss of a rank concerns all: of Fault::numeric_fault a NumericFault, ..
 /// keeps   when it returns, no other rank touches the memory of this one any more
 template <Endpoint E>
-void fail(E& at, std::string const& why) {
-  if constexpr (requires { at.fail(why); }) at.fail(why);
+void fail(E& at, std::string const& why, [[maybe_unused]] Fault fault = Fault::peer_lost) {
+  if constexpr (requires { at.fail(why, fault); }) at.fail(why, fault);
+  else if constexpr (requires { at.fail(why); }) at.fail(why);
+}
+
+/// Reports an error of this rank to the others, which throw one of the same type and sentence.
+template <Endpoint E>
+void fail(E& at, std::exception const& error) {
+  fail(at, detail::told_text(error.what()), fault_of(error));
 }
 
 /// Stops to listen on the address of this rank, so that a job that follows can, or listens again. For an endpoint whose

@@ -58,7 +58,7 @@ class SubEndpoint {
     at_->announce(operation, SubGroup{outer_, fingerprint_of(std::array{id_, part.id})});
   }
   void begin_step(std::uint64_t step) { chorale::begin_step(*at_, step); }
-  void fail(std::string const& why) { chorale::fail(*at_, why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { chorale::fail(*at_, why, fault); }
 
  private:
   Rank outer(Rank peer) const {

@@ -113,7 +113,7 @@ class ClosureWorker {
     try {
       run();
     } catch (PeerLost const& lost) {                                       // this rank cannot go on, another may
-      fail(*at_, lost.what());
+      fail(*at_, lost);
       throw;
     } catch (std::exception const& error) {
       say(std::max(exit_code(error), 1), error.what());

@@ -245,7 +245,7 @@ class ServerConnections {
       fail(*at_, "it lost a parameter server");                            // before memory is freed that others may use
       throw_lost(lost);
     } catch (std::exception const& error) {
-      fail(*at_, error.what());
+      fail(*at_, error);
       throw;
     }
     broken_ = false;
@@ -274,6 +274,11 @@ class ServerConnections {
     auto const server = lost.rank() - shards_->rank_of(0);
     if (server < 0 || server >= shards_->servers()) throw lost;
     auto loss   = lost.loss();
+    if (loss.fault == Fault::evicted) {
+      loss.reason = sentence("server {} of {}, rank {}: {}", server, shards_->servers(), lost.rank(), loss.reason);
+      loss.rank   = at_->rank();
+      throw PeerLost{at_->rank(), loss, "a restart: the others went on without this worker."};
+    }
     loss.reason = sentence("server {} of {} (rank {}) is gone; it held {} of {} bytes of the variables{}", server,
                            shards_->servers(), lost.rank(), shards_->elements(server) * sizeof(float),
                            shards_->elements() * sizeof(float), loss.reason.empty() ? "" : ": " + loss.reason);

@@ -20,7 +20,8 @@ namespace chorale {
 
 namespace detail {
 
-/// Throws the first failure that is a cause; a PeerLost is a consequence, thrown only when there is nothing else.
+/// Throws the first failure that is a cause; a PeerLost, or what another rank has told, is a consequence, thrown only
+/// when there is nothing else.
 inline void rethrow_cause(std::vector<std::exception_ptr>& failures) {
   auto cause = std::exception_ptr{}, consequence = std::exception_ptr{};
   for (auto& failure : failures) {
@@ -28,6 +29,8 @@ inline void rethrow_cause(std::vector<std::exception_ptr>& failures) {
     try {
       std::rethrow_exception(std::exchange(failure, nullptr));
     } catch (PeerLost const&) {
+      if (!consequence) consequence = std::current_exception();
+    } catch (Consequence const&) {
       if (!consequence) consequence = std::current_exception();
     } catch (...) {
       if (!cause) cause = std::current_exception();
@@ -63,7 +66,7 @@ class ReplicaThreads {
 
   /// Calls work(i) on every member and returns when all have returned.
   ///
-  /// failed    called as failed(i, sentence) on the member that threw, so that it can release members that wait for it
+  /// failed    called as failed(i, error) on the member that threw, so that it can release members that wait for it
   /// throws    the exception of the first member that failed by itself, not of those that gave up because of it
   template <class Work, class Failed>
   void run(Work&& work, Failed&& failed) {
@@ -73,10 +76,10 @@ class ReplicaThreads {
         work(i);
       } catch (std::exception const& error) {
         failures_[i] = std::current_exception();
-        failed(i, std::string{error.what()});
+        failed(i, error);
       } catch (...) {
         failures_[i] = std::current_exception();
-        failed(i, std::string{"an exception that is no std::exception"});
+        failed(i, Error{"an exception that is no std::exception"});
       }
     };
     call_ = [](void* f, std::size_t i) { (*static_cast<decltype(job)*>(f))(i); };

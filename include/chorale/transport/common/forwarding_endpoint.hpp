@@ -57,7 +57,7 @@ class ForwardingEndpoint {
   }
   void begin_step(std::uint64_t step) { chorale::begin_step(at_, step); }
   void close() { chorale::close(at_); }
-  void fail(std::string const& why) { chorale::fail(at_, why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { chorale::fail(at_, why, fault); }
   void listen(bool on) { chorale::listen(at_, on); }
   bool lost(Rank rank) const requires requires(E const& at) { at.lost(rank); } { return at_.lost(rank); }
   bool wait_any(std::chrono::nanoseconds longest) { return chorale::rest(at_, longest); }

@@ -4,6 +4,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/transport/common/operation_log.hpp>
+#include <chorale/transport/common/told_error.hpp>
 #include <chorale/transport/operation.hpp>
 #include <chorale/transport/wire/frame.hpp>
 
@@ -112,20 +113,21 @@ inline void expect_same(Ends ends, PostedReceive const& wanted, wire::Header con
                         std::to_string(static_cast<std::uint32_t>(wanted.tag))};
 }
 
-/// Throws the Disagreement or PeerLost that a loss stands for.
+/// Throws the Disagreement, the PeerLost, or the error of another rank that a loss stands for.
 ///
 /// me    the rank that throws
 [[noreturn]] inline void throw_peer_loss(Rank me, Loss const& loss) {
+  throw_if_told(loss);
   switch (loss.fault) {
     case Fault::collective_mismatch:
-      throw Disagreement{loss.fault, "in step " + std::to_string(loss.step) + ", operation " +
+      throw Told<Disagreement>{loss.fault, "in step " + std::to_string(loss.step) + ", operation " +
                                          std::to_string(loss.sequence) + ": " + loss.reason + ".",
                          "the same calls, with the same sizes and in the same order, on every rank."};
     case Fault::model_mismatch:
     case Fault::world_mismatch:
     case Fault::version_mismatch:
     case Fault::duplicate_rank:
-    case Fault::not_authentic: throw Disagreement{loss.fault, loss.reason + "."};
+    case Fault::not_authentic: throw Told<Disagreement>{loss.fault, loss.reason + "."};
     case Fault::evicted:
       throw PeerLost{me, loss, "a restart: the others went on, or ended, without this rank."};
     case Fault::join_timeout:

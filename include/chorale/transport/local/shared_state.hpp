@@ -179,8 +179,9 @@ struct SharedState {
 
   /// Fails a rank for this reason; the first call counts. Returns when no other rank touches the memory of `me`, and
   /// none will again.
-  void fail(Rank me, chorale::Loss const& why) {
+  void fail(Rank me, chorale::Loss why) {
     if (!is_apart()) all.claim(why);
+    else why.fault = Fault::peer_lost;
     for (Rank rank = 0; is_apart() && rank < size; ++rank) {
       loss(rank, me).claim(why);
       loss(me, rank).claim(why);
@@ -288,7 +289,7 @@ struct SharedState {
   [[noreturn]] void throw_lost(Rank me, Rank peer) {
     quiesce(me);
     auto const& found = loss(me, peer).what;
-    if (found.fault == Fault::collective_mismatch) detail::throw_peer_loss(me, found);
+    if (found.fault >= Fault::collective_mismatch) detail::throw_peer_loss(me, found);
     throw PeerLost{me, found};
   }
 

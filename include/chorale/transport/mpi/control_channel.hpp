@@ -81,9 +81,9 @@ class ControlChannel {
 
   /// Reports to all other ranks that this one fails, and throws nothing. After another loss it sends nothing: the first
   /// cause counts.
-  void fail(std::string why) {
+  void fail(std::string why, Fault fault) {
     if (why.ends_with('.')) why.pop_back();
-    if (!lost_) tell({.fault = Fault::peer_lost, .rank = rank, .reason = std::move(why)});
+    if (!lost_) tell({.fault = fault, .rank = rank, .reason = std::move(why)});
   }
 
   /// Sends `peer` the operation that this rank is in.

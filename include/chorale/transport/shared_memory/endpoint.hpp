@@ -118,7 +118,7 @@ class SharedMemoryEndpoint {
   /// rank and the reason.
   ///
   /// keeps   all ranks report the first cause. To be called before memory that peers may touch is freed
-  void fail(std::string const& why) { rank_state().fail(why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { rank_state().fail(why, fault); }
 
  private:
   /// Shared by all copies of a rank's endpoint. Its destructor reports to the other ranks that the rank has left.

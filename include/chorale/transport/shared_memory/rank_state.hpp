@@ -134,10 +134,10 @@ class RankState {
     if (segment_.is_apart()) has_moved();
   }
 
-  void fail(std::string const& why) {
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) {
     auto reason = why;
     while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the message adds its own
-    auto const mine = loss(Fault::peer_lost, rank_, last_announced(), reason);
+    auto const mine = loss(segment_.is_apart() ? Fault::peer_lost : fault, rank_, last_announced(), reason);
     if (segment_.is_apart()) return segment_.part_from_all(rank_, mine);
     segment_.report_failure(rank_, Segment::Witness::rank, mine);
     segment_.quiesce(rank_, [](Rank) { return false; });

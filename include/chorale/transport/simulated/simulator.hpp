@@ -80,8 +80,10 @@ class Simulator {
   }
   void wake_all() { for (Rank rank = 0; rank < size(); ++rank) stir(rank); }
 
-  void fail(Rank me, std::string const& why) {
-    if (member(me).loss < 0) lose({.rank = me, .step = member(me).step, .reason = why}, me, Concerns::its_peers);
+  void fail(Rank me, std::string const& why, Fault fault) {
+    if (options_.failures == FailureScope::peer) fault = Fault::peer_lost;
+    if (member(me).loss < 0)
+      lose({.fault = fault, .rank = me, .step = member(me).step, .reason = why}, me, Concerns::its_peers);
   }
 
  private:
@@ -158,7 +160,7 @@ class Simulator {
   [[noreturn]] void throw_told(Rank me) { throw_told(me, member(me).loss); }
   [[noreturn]] void throw_told(Rank me, int loss) {
     auto const& told = told_[static_cast<std::size_t>(loss)];
-    if (told.fault == Fault::collective_mismatch) detail::throw_peer_loss(me, told);
+    if (told.fault >= Fault::collective_mismatch) detail::throw_peer_loss(me, told);
     throw PeerLost{me, told};
   }
 

@@ -34,7 +34,7 @@ class SimulatedPart {
     at_.announce(within(group, operation), group);
   }
   void begin_step(std::uint64_t step) { at_.begin_step(step); }
-  void fail(std::string const& why) { at_.fail(why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { at_.fail(why, fault); }
 
  private:
   Rank outer(Rank peer) const {

@@ -76,8 +76,9 @@ class ControlThread {
   }
 
   /// Fails this rank. Returns when there is a root cause.
-  void fail(std::string const& why) {
-    asio::post(io_, [this, why] { conference_->detect(setup_.me(), Fault::peer_lost, why); });
+  void fail(std::string const& why, Fault fault) {
+    if (setup_.failures == FailureScope::peer) fault = Fault::peer_lost;
+    asio::post(io_, [this, why, fault] { conference_->detect(setup_.me(), fault, why); });
     shared_.wait_until_settled();
   }
 

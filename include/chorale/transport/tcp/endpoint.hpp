@@ -61,7 +61,7 @@ class BasicTcpEndpoint {
 
   /// Ends every wait of every rank, with FailureScope::peer every wait for this rank, with a PeerLost that names this
   /// rank and the reason. Its own operations throw it, too.
-  void fail(std::string const& why) { node_->fail(why); }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { node_->fail(why, fault); }
 
   /// See chorale::listen().
   void listen(bool on) { node_->listen(on); }

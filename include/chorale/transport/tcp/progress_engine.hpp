@@ -86,8 +86,8 @@ class ProgressEngine {
   }
   void begin_step(std::uint64_t step) { shared_.step.store(step, std::memory_order_relaxed); }
 
-  void fail(std::string const& why) {
-    if (!shared_.settled()) control_.fail(why);
+  void fail(std::string const& why, Fault fault) {
+    if (!shared_.settled()) control_.fail(why, fault);
   }
 
   void listen(bool on) { control_.listen(on); }

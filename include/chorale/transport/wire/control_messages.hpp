@@ -19,7 +19,8 @@ inline constexpr std::size_t max_host_bytes = 63, max_operation_bytes = 127, max
 namespace detail {
 
 /// The values of Fault are part of the wire format: new ones are added at the end only.
-static_assert(static_cast<int>(Fault::peer_lost) == 0 && static_cast<int>(Fault::not_authentic) == 10);
+static_assert(static_cast<int>(Fault::peer_lost) == 0 && static_cast<int>(Fault::not_authentic) == 10 &&
+              static_cast<int>(Fault::numeric_fault) == 14);
 
 /// Returns the start of a text, at most `most` bytes. If it was longer, the last three are dots.
 inline std::string cut(std::string_view s, std::size_t most) {
@@ -27,7 +28,7 @@ inline std::string cut(std::string_view s, std::size_t most) {
 }
 
 inline std::optional<Fault> fault_of(std::uint8_t code) {
-  if (code > static_cast<std::uint8_t>(Fault::not_authentic)) return std::nullopt;
+  if (code > static_cast<std::uint8_t>(Fault::numeric_fault)) return std::nullopt;
   return static_cast<Fault>(code);
 }
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
+
+#include <string>
+#include <string_view>
+
+/// Errors that one rank throws, and that the others throw because they are told.
+namespace chorale::detail {
+
+inline constexpr std::string_view error_begins = "chorale: ", tries = "\n         Try: ", tries_in_line = " Try: ";
+
+/// The text of an error as one line, and without its beginning.
+inline std::string told_text(std::string_view what) {
+  if (what.starts_with(error_begins)) what.remove_prefix(error_begins.size());
+  auto line = std::string{what};
+  if (auto const at = line.find(tries); at != line.npos) line.replace(at, tries.size(), tries_in_line);
+  return line;
+}
+
+/// Throws the error that a rank has told, if the loss is one; `told_text` is then its reason.
+inline void throw_if_told(Loss const& loss) {
+  if (loss.fault < Fault::bad_argument) return;
+  auto const text = loss.reason + (loss.reason.ends_with('.') ? "" : ".");
+  auto const at   = text.find(tries_in_line);
+  auto const what = sentence("rank {}{} failed in step {}: {}", loss.rank, loss.host.empty() ? "" : " on " + loss.host,
+                             loss.step, text.substr(0, at));
+  auto const hint = at == text.npos ? std::string{} : text.substr(at + tries_in_line.size());
+  switch (loss.fault) {
+    case Fault::bad_argument: throw Told<BadArgument>{what, hint};
+    case Fault::bad_file:     throw Told<BadFile>{what, hint};
+    case Fault::file_fault:   throw Told<FileFault>{what, hint};
+    default:                  throw Told<NumericFault>{what, hint};
+  }
+}
+
+}  // namespace chorale::detail
