@@ -12,7 +12,7 @@
 
 #include <catch2/catch.hpp>
 
-#include <gsl/gsl>
+#include <gsl/util>
 
 #include <stdlib.h>
 

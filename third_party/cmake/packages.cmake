@@ -27,10 +27,10 @@ set(CHORALE_COMPONENT_nccl_PACKAGES nccl)
 set(CHORALE_COMPONENT_nccl_NEEDS cuda chorale)
 set(CHORALE_COMPONENT_nccl_DEFINES CHORALE_COMPONENT_NCCL)
 
-set(CHORALE_PACKAGE_gsl_HEADER gsl/gsl)
+set(CHORALE_PACKAGE_gsl_HEADER gsl/util)
 set(CHORALE_PACKAGE_gsl_TARGET Microsoft.GSL::GSL)
 set(CHORALE_PACKAGE_gsl_SENTENCE
-    "chorale: <gsl/gsl> or its library is missing (checks). Try: apt-get install libmsgsl-dev (Debian), dnf install guidelines-support-library-devel (Fedora), brew install cpp-gsl (Homebrew) or vcpkg install ms-gsl.")
+    "chorale: <gsl/util> or its library is missing (checks). Try: apt-get install libmsgsl-dev (Debian), dnf install guidelines-support-library-devel (Fedora), brew install cpp-gsl (Homebrew) or vcpkg install ms-gsl.")
 
 set(CHORALE_PACKAGE_nlohmann_json_HEADER nlohmann/json.hpp)
 set(CHORALE_PACKAGE_nlohmann_json_TARGET nlohmann_json::nlohmann_json)

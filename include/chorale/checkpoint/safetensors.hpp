@@ -68,7 +68,7 @@ class HeaderReader {
   bool boolean(bool) { return scalar("true or false"); }
   bool number_integer(std::int64_t n) { return scalar("the negative number " + std::to_string(n)); }
   bool number_float(double, std::string const& text) { return scalar("the number " + text.substr(0, 40)); }
-  bool binary(nlohmann::json::binary_t&) { return scalar("binary data"); }
+  bool binary(auto const&) { return scalar("binary data"); }
 
   bool number_unsigned(std::uint64_t n) {
     if (place_ == Place::shape && skipped_ == 0) {
@@ -152,7 +152,7 @@ class HeaderReader {
     return place_ = Place::entry, true;
   }
 
-  bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const& error) {
+  bool parse_error(std::size_t, std::string const&, std::exception const& error) {
     auto const text   = std::string_view{error.what()};    // "[…] parse error at line 1, column 2: reason"
     auto const reason = text.find(": ");
     fail("the header is not JSON: " + printable(reason == text.npos ? text : text.substr(reason + 2), 160));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if !__has_include(<gsl/gsl>)
-#error "chorale: <gsl/gsl> is not on the include path. Try: apt-get install libmsgsl-dev (Debian), dnf install \
+#if !__has_include(<gsl/util>)
+#error "chorale: <gsl/util> is not on the include path. Try: apt-get install libmsgsl-dev (Debian), dnf install \
 guidelines-support-library-devel (Fedora), brew install cpp-gsl (Homebrew) or vcpkg install ms-gsl"
 #endif
 
 #include <chorale/core/error.hpp>
 
-#include <gsl/gsl>
+#include <gsl/assert>
+#include <gsl/util>
 
 #include <string>
 

@@ -8,10 +8,6 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace chorale {
 
 namespace detail {
@@ -40,6 +36,14 @@ inline bool has_vpclmulqdq() {
 
 namespace detail {
 
+// Vectors and instructions as both compilers have them without <immintrin.h>, which takes half a second to read.
+using Bits128 [[gnu::vector_size(16)]] = long long;
+using Bits512 [[gnu::vector_size(64)]] = long long;
+
+[[gnu::target("sse4.2")]] inline std::uint64_t crc32_of(std::uint64_t crc, std::uint64_t next) {
+  return __builtin_ia32_crc32di(crc, next);
+}
+
 inline constexpr std::size_t worth_folding = 512;                          // bytes; below, three streams are faster
 
 inline std::uint64_t eight_bytes(std::byte const* at) {
@@ -52,9 +56,8 @@ inline std::uint64_t eight_bytes(std::byte const* at) {
 ///
 /// past    x^(8 · bytes of B - 33): the product of two reflected values is short of one bit, and crc32 adds 32
 [[gnu::target("sse4.2,pclmul")]] inline std::uint32_t moved(std::uint32_t crc, std::uint32_t past) {
-  auto const product = _mm_clmulepi64_si128(_mm_cvtsi32_si128(static_cast<int>(crc)),
-                                            _mm_cvtsi32_si128(static_cast<int>(past)), 0);
-  return static_cast<std::uint32_t>(_mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(product))));
+  auto const product = __builtin_ia32_pclmulqdq128(Bits128{crc, 0}, Bits128{past, 0}, 0);
+  return static_cast<std::uint32_t>(crc32_of(0, static_cast<std::uint64_t>(product[0])));
 }
 
 /// Consumes 3 · bytes of `data` per iteration, as three streams: the instruction takes three cycles, and one can start
@@ -65,9 +68,9 @@ template <std::size_t bytes>
   for (; data.size() >= 3 * bytes; data = data.subspan(3 * bytes)) {
     std::uint64_t a = crc, b = 0, c = 0;
     for (std::byte const *at = data.data(), *end = at + bytes; at != end; at += 8) {
-      a = _mm_crc32_u64(a, eight_bytes(at));
-      b = _mm_crc32_u64(b, eight_bytes(at + bytes));
-      c = _mm_crc32_u64(c, eight_bytes(at + 2 * bytes));
+      a = crc32_of(a, eight_bytes(at));
+      b = crc32_of(b, eight_bytes(at + bytes));
+      c = crc32_of(c, eight_bytes(at + 2 * bytes));
     }
     crc = moved(static_cast<std::uint32_t>(a), past_two) ^ moved(static_cast<std::uint32_t>(b), past_one) ^
           static_cast<std::uint32_t>(c);
@@ -84,9 +87,9 @@ template <std::size_t bytes>
 [[gnu::target("sse4.2,pclmul")]] inline std::uint32_t crc32c_sse42(ConstBytes data, std::uint32_t before = 0) {
   std::uint64_t crc = detail::three_streams<1024>(data, ~before);
   crc               = detail::three_streams<64>(data, static_cast<std::uint32_t>(crc));
-  for (; data.size() >= 8; data = data.subspan(8)) crc = _mm_crc32_u64(crc, detail::eight_bytes(data.data()));
+  for (; data.size() >= 8; data = data.subspan(8)) crc = detail::crc32_of(crc, detail::eight_bytes(data.data()));
   auto last = static_cast<std::uint32_t>(crc);
-  for (auto const byte : data) last = _mm_crc32_u8(last, std::to_integer<std::uint8_t>(byte));
+  for (auto const byte : data) last = __builtin_ia32_crc32qi(last, std::to_integer<std::uint8_t>(byte));
   return ~last;
 }
 
@@ -99,33 +102,46 @@ constexpr std::array<std::int64_t, 2> past(unsigned bits) {
   return {upper(power_of_x(bits + 63)), upper(power_of_x(bits - 1))};
 }
 
+/// The lower, or the upper, halves of four values of 128 bits times those of `by`.
+[[gnu::target("avx512f,vpclmulqdq")]] inline Bits512 lower_products(Bits512 x, Bits512 by) {
+  Bits512 product;
+  asm("vpclmulqdq $0x00, %2, %1, %0" : "=v"(product) : "v"(x), "v"(by));
+  return product;
+}
+[[gnu::target("avx512f,vpclmulqdq")]] inline Bits512 upper_products(Bits512 x, Bits512 by) {
+  Bits512 product;
+  asm("vpclmulqdq $0x11, %2, %1, %0" : "=v"(product) : "v"(x), "v"(by));
+  return product;
+}
+
 /// Moves four values of 128 bits past `bits`, and adds `next`, the data at the new place.
 template <unsigned bits>
-[[gnu::target("avx512f,vpclmulqdq")]] inline __m512i folded(__m512i x, __m512i next) {
-  constexpr auto k  = past(bits);
-  auto const by     = _mm512_set4_epi64(k[1], k[0], k[1], k[0]);
-  auto const first  = _mm512_clmulepi64_epi128(x, by, 0x00);
-  auto const second = _mm512_clmulepi64_epi128(x, by, 0x11);
-  return _mm512_ternarylogic_epi64(first, second, next, 0x96);             // the sum of three: exclusive or
+[[gnu::target("avx512f,vpclmulqdq")]] inline Bits512 folded(Bits512 x, Bits512 next) {
+  constexpr auto k = past(bits);
+  auto const by    = Bits512{k[0], k[1], k[0], k[1], k[0], k[1], k[0], k[1]};
+  return lower_products(x, by) ^ upper_products(x, by) ^ next;
 }
 
 /// Moves one value of 128 bits past `bits`, and adds `next`, the data at the new place.
 template <unsigned bits>
-[[gnu::target("sse4.2,pclmul")]] inline __m128i folded(__m128i x, __m128i next) {
+[[gnu::target("sse4.2,pclmul")]] inline Bits128 folded(Bits128 x, Bits128 next) {
   constexpr auto k = past(bits);
-  auto const by    = _mm_set_epi64x(k[1], k[0]);
-  auto const sum   = _mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x00), _mm_clmulepi64_si128(x, by, 0x11));
-  return _mm_xor_si128(sum, next);
+  auto const by    = Bits128{k[0], k[1]};
+  return __builtin_ia32_pclmulqdq128(x, by, 0x00) ^ __builtin_ia32_pclmulqdq128(x, by, 0x11) ^ next;
 }
 
 /// Checksum of 64 bytes, started from 0.
-[[gnu::target("avx512f,sse4.2,pclmul")]] inline std::uint32_t checksum_of(__m512i x) {
-  alignas(64) __m128i part[4];
-  _mm512_store_si512(part, x);
-  auto const sum =
-      folded<384>(part[0], folded<256>(part[1], folded<128>(part[2], part[3])));
-  auto const crc = _mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(sum)));
-  return static_cast<std::uint32_t>(_mm_crc32_u64(crc, static_cast<std::uint64_t>(_mm_extract_epi64(sum, 1))));
+[[gnu::target("avx512f,sse4.2,pclmul")]] inline std::uint32_t checksum_of(Bits512 x) {
+  auto const part = [&](int i) { return Bits128{x[2 * i], x[2 * i + 1]}; };
+  auto const sum  = folded<384>(part(0), folded<256>(part(1), folded<128>(part(2), part(3))));
+  auto const crc  = crc32_of(0, static_cast<std::uint64_t>(sum[0]));
+  return static_cast<std::uint32_t>(crc32_of(crc, static_cast<std::uint64_t>(sum[1])));
+}
+
+[[gnu::target("avx512f")]] inline Bits512 bits_at(std::byte const* at) {
+  Bits512 x;
+  std::memcpy(&x, at, sizeof x);
+  return x;
 }
 
 }  // namespace detail
@@ -136,24 +152,24 @@ template <unsigned bits>
 /// source  Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ instruction", Intel, 2009
 [[gnu::target("avx512f,vpclmulqdq,sse4.2,pclmul")]] inline std::uint32_t crc32c_vpclmulqdq(ConstBytes data,
                                                                                            std::uint32_t before = 0) {
-  constexpr std::size_t wide = sizeof(__m512i), turn = 8 * wide;
+  constexpr std::size_t wide = sizeof(detail::Bits512), turn = 8 * wide;
   if (data.size() < turn) return crc32c_sse42(data, before);
 
-  __m512i x[8];                                                            // stays in registers
+  detail::Bits512 x[8];                                                            // stays in registers
 #pragma GCC unroll 8
-  for (std::size_t i = 0; i < 8; ++i) x[i] = _mm512_loadu_si512(data.data() + i * wide);
-  x[0] = _mm512_xor_si512(x[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(~before))));
+  for (std::size_t i = 0; i < 8; ++i) x[i] = detail::bits_at(data.data() + i * wide);
+  x[0] ^= detail::Bits512{static_cast<long long>(~before)};
   for (data = data.subspan(turn); data.size() >= turn; data = data.subspan(turn)) {
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i)
-      x[i] = detail::folded<8 * turn>(x[i], _mm512_loadu_si512(data.data() + i * wide));
+      x[i] = detail::folded<8 * turn>(x[i], detail::bits_at(data.data() + i * wide));
   }
 
   for (std::size_t i = 0; i < 4; ++i) x[i] = detail::folded<8 * 4 * wide>(x[i], x[i + 4]);
   for (std::size_t i = 0; i < 2; ++i) x[i] = detail::folded<8 * 2 * wide>(x[i], x[i + 2]);
   auto sum = detail::folded<8 * wide>(x[0], x[1]);
   for (; data.size() >= wide; data = data.subspan(wide))
-    sum = detail::folded<8 * wide>(sum, _mm512_loadu_si512(data.data()));
+    sum = detail::folded<8 * wide>(sum, detail::bits_at(data.data()));
   return crc32c_sse42(data, ~detail::checksum_of(sum));
 }
 
