@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import select
 import signal
 import socket
@@ -195,6 +196,27 @@ def who_only_lost_a_peer_is_not_the_cause_when_another_failed():
 
 
 @test
+def a_death_by_sigusr1_is_no_lost_peer():
+    script = 'if [ $CHORALE_TASK = worker:0 ]; then echo $$ > "$1"; kill -USR1 $$; fi; ' \
+             'read pid < "$1"; while kill -0 $pid 2> /dev/null; do :; done; exit 5'
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/ready")
+        code, _, err = launched(["-n", "2"], script, args=[f"{folder}/ready"])
+        expect(code == 138 and "worker 0 was the first to fail: signal 10 (SIGUSR1), " in err, code, err)
+
+
+@test
+def who_ends_because_it_was_asked_to_gives_the_others_time():
+    script = 'trap "echo ended early; exit 1" TERM; if [ $CHORALE_TASK = worker:1 ]; then echo > "$1"; exit 143; fi; ' \
+             'read line < "$1"; for i in {1..20}; do sleep 0.1; done; echo saved; exit 143'
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/ready")
+        code, out, err = launched(["-n", "2"], script, args=[f"{folder}/ready"])
+        expect(code == 143 and out == "[w0] saved\n", code, out, err)
+        expect("worker 1 was the first to fail: exit code 143" in err, err)
+
+
+@test
 def who_left_first_is_named_when_the_others_lose_it():
     with tempfile.TemporaryDirectory() as folder:                     # worker 0 fails when worker 1 is gone altogether
         os.mkfifo(f"{folder}/told")
@@ -282,8 +304,8 @@ def a_server_that_ends_after_the_workers_does_not_fail_the_job():
 
 @test
 def signals_are_passed_on():
-    for number in (signal.SIGINT, signal.SIGTERM):
-        script = 'sleep 1000 & trap "echo told; exit 143" INT TERM; echo ready; wait'   # sleep knows of no trap
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        script = 'sleep 1000 & trap "echo told; exit 143" INT TERM USR1 USR2; echo ready; wait'   # sleep knows of no trap
         with Started(["-n", "2", "--max-restarts", "5"], script) as it:
             expect(it.lines(2) == ["[w0] ready", "[w1] ready"])
             it.process.send_signal(number)
@@ -294,13 +316,28 @@ def signals_are_passed_on():
 
 
 @test
+def a_signal_that_kills_tells_how_to_catch_it():
+    with Started(["-n", "2"], f"echo ready; {STAY}") as it:
+        it.lines(2)
+        it.process.send_signal(signal.SIGUSR1)
+        code, _, err = it.end()
+        expect(code == 138 and "signal 10 (SIGUSR1)" in err, code, err)
+        expect("SIGUSR1 was passed on. Try: EndOnSignal{SIGTERM, SIGUSR1}" in err, err)
+
+
+@test
 def a_second_signal_ends_who_does_not_listen():
     script = 'trap "echo told" TERM; echo ready $$; while :; do read -t 1000 < <(sleep 1000); done'
     with Started(["-n", "2"], script) as it:
         pids = [int(line.split()[2]) for line in it.lines(2)]
         it.process.send_signal(signal.SIGTERM)
         it.lines(2)
-        it.process.send_signal(signal.SIGTERM)
+        begin = time.monotonic()
+        for seconds in (0, 2.2):                                      # the first one comes too soon to count
+            time.sleep(seconds)
+            it.process.send_signal(signal.SIGTERM)
+        it.process.wait(60)
+        expect(time.monotonic() - begin >= 7, "it was killed too soon")
         code, _, err = it.end()
         expect(code == 137 and "signal 9 (SIGKILL)" in err, code, err)
         expect_gone(pids)
@@ -336,6 +373,22 @@ def what_a_task_started_ends_with_it():
 
 
 @test
+def output_that_a_process_of_another_session_holds_open_is_not_waited_for():
+    script = 'setsid sleep 1000 & echo $!; printf "without a break"'
+    begin = time.monotonic()
+    with Started(["-n", "6"], script) as it:
+        pids = []
+        try:
+            code, out, err = it.end()
+            pids = [int(pid) for pid in re.findall(r"\] (\d+)$", out, re.MULTILINE)]
+            expect(code == 0 and len(pids) == 6 and out.count("without a break\n") == 6, code, out, err)
+            expect(time.monotonic() - begin < 10, "it waited for", time.monotonic() - begin, "s")
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+
+
+@test
 def a_reader_that_goes_away_ends_no_task():
     script = 'read line < "$1/go"; for i in {1..2000}; do echo more; done; touch "$1/done"'
     with tempfile.TemporaryDirectory() as folder:
@@ -360,9 +413,9 @@ def free_ports_are_free_and_given_to_no_connection():
 
 @test
 def mistakes_are_told_in_one_sentence():
-    def told(*arguments):
+    def told(*arguments, limit=None):
         run = subprocess.run([sys.executable, LAUNCH, *arguments], capture_output=True, text=True, timeout=60,
-                             check=False)
+                             check=False, preexec_fn=limit and (lambda: resource.setrlimit(limit[0], (limit[1],) * 2)))
         expect(run.returncode == 2 and run.stdout == "" and "Traceback" not in run.stderr, arguments, run)
         return run.stderr.splitlines()[-1]
 
@@ -371,6 +424,12 @@ def mistakes_are_told_in_one_sentence():
     expect(told("-n", "1", "--ps", "-1", "--", "true").endswith("--ps -1: it must be at least 0"))
     expect(told("-n", "9", "--port", "65530", "--", "true").endswith("ports from there on must be from 1 to 65535"))
     expect("PROGRAM is missing" in told("-n", "1"))
+    expect(told("-n", "1", "--grace", "nan", "--", "true").endswith("--grace nan: it must be at least 0"))
+    expect(told("-n", "1", "--grace", "inf", "--", "true").endswith("it must be at most 31536000, a year"))
+    for many in (["-n", "70000"], ["-n", "99999999999"], ["-n", "1", "--ps", "99999999999"]):
+        expect(told(*many, "--", "true").endswith("tasks need as many ports, and a host has 65535. Try: a smaller -n."))
+    expect(re.fullmatch(r"chorale: 90 tasks need (\d+) descriptors, and this process may have 64\. Try: a smaller -n, or "
+                        r"ulimit -n \1\.", told("-n", "90", "--", "true", limit=(resource.RLIMIT_NOFILE, 64))))
     expect("required: -n" in told("--", "true"))
     expect(told("-n", "1", "--log-dir", "/dev/null/x", "--", "true") ==
            "chorale: --log-dir /dev/null/x: Not a directory.")
