@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/config.hpp>
+#include <chorale/core/standard_files.hpp>                                // whatever opens files includes this
 
 #include <cstdint>
 #include <exception>
@@ -38,7 +39,8 @@ struct FileFault : Error {
   using Error::Error;
 };
 
-/// The program was asked to end, and did so in good order: start it again to continue. Exit code 143, as after SIGTERM.
+/// The program was asked to end, and did so in good order: start it again to continue. Exit code 143, as after SIGTERM,
+/// whichever signal asked.
 struct Preempted : Error {
   using Error::Error;
 };
