@@ -102,7 +102,9 @@ class MpiEndpoint {
 /// keeps   Messages are on two duplicates of the communicator: they never meet those of the program, whatever their
 ///         tags, and errors of MPI on them are returned and become ours; the communicator itself is left as it is.
 ///         For MPI_COMM_WORLD, MPI is initialized if it is not, with MPI_THREAD_SERIALIZED, and then finalized at exit;
-///         where the program has initialized MPI, the program finalizes it. All ranks connect in the same order. An
+///         where the program has initialized MPI, the program finalizes it, after its endpoints have ended: one that
+///         lives is a BadArgument from then on, and PeerLost for ranks that wait for it. Below MPI_THREAD_SERIALIZED
+///         another thread than that of MPI_Init gets a BadArgument. All ranks connect in the same order. An
 ///         endpoint may be moved, but not destroyed, while operations are in flight. After a PeerLost no message
 ///         arrives any more, but memory that was being sent must live until the program ends
 /// cost    a header of 64 bytes for each message, with which up to 1984 of its bytes are copied; the rest is not copied

@@ -40,6 +40,9 @@ class ControlChannel {
     connections_ = number_ + 1;
     number_ %= 8'192;                                                 // MPI has 32768 tags at least
     positions_.resize(static_cast<std::size_t>(size));
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    one_thread_ = level < MPI_THREAD_SERIALIZED;
   }
   ~ControlChannel() {
     int over = 0;
@@ -70,6 +73,10 @@ class ControlChannel {
 
   bool is_lost() const { return lost_.has_value(); }
   void throw_if_lost() const {
+    if (one_thread_ && !may_call_mpi()) throw_other_thread();
+    if (is_over_)
+      throw BadArgument{"rank " + std::to_string(rank) + " uses MpiTransport after MPI_Finalize has ended MPI.",
+                        "let the Trainer end before MPI_Finalize."};
     if (lost_) detail::throw_peer_loss(rank, *lost_);
   }
 
@@ -172,6 +179,12 @@ class ControlChannel {
   std::size_t said_next_ = 0;
   std::vector<std::byte> told_;                                       // the loss, as sent to the other ranks
   std::optional<Loss> lost_;
+  bool one_thread_ = false;                                           // MPI may be called in the thread of main() alone
+  bool is_over_    = false;
+  AtFinalize at_finalize_{[this] {                                    // last: it ends first
+    fail("it called MPI_Finalize while its Trainer, or another endpoint of MpiTransport, was alive");
+    is_over_ = true;
+  }};
 };
 
 }  // namespace chorale::mpi

@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <utility>
 
 #if __has_include(<mpi.h>)
 #include <mpi.h>
@@ -23,6 +25,47 @@ inline void expect_mpi(int code, std::string const& call) {
   throw Error{call + " said: " + std::string(text.data(), static_cast<std::size_t>(size)) + "."};
 }
 
+/// Where MPI may be called in one thread alone.
+[[noreturn]] inline void throw_other_thread() {
+  throw BadArgument{"MPI was started with MPI_THREAD_SINGLE or MPI_THREAD_FUNNELED, and MpiTransport is used in "
+                    "another thread than the one that started it.",
+                    "MPI_Init_thread with MPI_THREAD_SERIALIZED, or the Trainer in the thread of MPI_Init."};
+}
+
+/// True if MPI may be called in this thread.
+inline bool may_call_mpi() {
+  int level = MPI_THREAD_SINGLE, is_main = 0;
+  MPI_Query_thread(&level);
+  if (level >= MPI_THREAD_SERIALIZED) return true;
+  MPI_Is_thread_main(&is_main);
+  return is_main != 0;
+}
+
+/// While it lives, calls a function when MPI_Finalize begins, which may still use MPI.
+class AtFinalize {
+ public:
+  explicit AtFinalize(std::function<void()> call) : call_{std::move(call)} {
+    expect_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, begins, &key_, nullptr), "MPI_Comm_create_keyval");
+    expect_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key_, this), "MPI_Comm_set_attr");       // which it deletes first
+  }
+  ~AtFinalize() {
+    if (!std::exchange(call_, nullptr)) return;                            // it has begun, and the attribute is gone
+    MPI_Comm_delete_attr(MPI_COMM_SELF, key_);
+    MPI_Comm_free_keyval(&key_);
+  }
+  AtFinalize(AtFinalize const&)            = delete;
+  AtFinalize& operator=(AtFinalize const&) = delete;
+
+ private:
+  static int begins(MPI_Comm, int, void* self, void*) {
+    if (auto const call = std::exchange(static_cast<AtFinalize*>(self)->call_, nullptr)) call();
+    return MPI_SUCCESS;
+  }
+
+  std::function<void()> call_;
+  int key_ = MPI_KEYVAL_INVALID;
+};
+
 /// Starts MPI unless the program has done so, and then finalizes it when the program ends.
 inline void initialize_mpi() {
   struct AtExit {
@@ -32,18 +75,14 @@ inline void initialize_mpi() {
       if (!over) MPI_Finalize();
     }
   };
-  int started = 0, level = MPI_THREAD_SINGLE, is_main = 0;
+  int started = 0, level = MPI_THREAD_SINGLE;
   MPI_Initialized(&started);
   if (!started) {
     expect_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     static auto const at_exit = AtExit{};
     for (auto const ours : {MPI_COMM_WORLD, MPI_COMM_SELF}) MPI_Comm_set_errhandler(ours, MPI_ERRORS_RETURN);
   }
-  MPI_Query_thread(&level);
-  MPI_Is_thread_main(&is_main);
-  if (level < MPI_THREAD_SERIALIZED && !is_main)
-    throw Error{"MPI gave thread level " + std::to_string(level) + ", and this is not the main thread.",
-                "MPI_Init_thread with MPI_THREAD_SERIALIZED, or connect() in main()'s thread."};
+  if (!may_call_mpi()) throw_other_thread();
 }
 
 /// Refuses a communicator over which no ranks can be connected, and starts MPI if it is MPI_COMM_WORLD and the program
