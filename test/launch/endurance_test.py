@@ -31,8 +31,9 @@ class Job:
     def __init__(self, folder):
         names = ("TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         env = {k: v for k, v in os.environ.items() if k not in names and not k.startswith(("CHORALE_", "OMPI_", "SLURM_"))}
-        self.process = subprocess.Popen([launch, "-n", "2", "--max-restarts", "10000", "--", endure, folder, str(UPDATES)],
-                                        env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen([launch, "-n", "2", "--max-restarts", "10000", "--", endure, folder,
+                                         str(UPDATES), "100", "tcp"], env=env, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.lines = []
         self.news = queue.Queue()                               # of starts and of the end
         threading.Thread(target=self._read, daemon=True).start()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/observe/tensorboard.hpp>
 
-#include "test/observe/event_file.hpp"
+#include "test/support/event_file.hpp"
 #include "test/observe/folder.hpp"
 
 #include <catch2/catch.hpp>

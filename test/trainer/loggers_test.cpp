@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What callbacks with Keras' names write: the columns, the runs and the curves that Keras writes.
+#include "test/support/event_file.hpp"
 #include "test/support/folder.hpp"
+#include "test/support/processes.hpp"
 #include "test/support/reference.hpp"
 
 #include <chorale/core/text.hpp>
@@ -19,6 +21,8 @@
 #include <algorithm>
 #include <array>
 #include <clocale>
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -70,6 +74,29 @@ struct Validated {
     done.validation = Scores{{}, Totals{{losses.at(static_cast<std::size_t>(epoch)), 1}}};
   }
 };
+
+/// Is killed after an update.
+struct Killed {
+  std::uint64_t after;
+  void on_step_end(auto& trainer, StepEnd const&) const {
+    if (trainer.step() == after) ::raise(SIGKILL);
+  }
+};
+
+/// The steps of a tag as TensorBoard shows them: it reads files by name, and a start drops what is at its step or later.
+std::vector<std::uint64_t> steps_of(std::filesystem::path const& folder, std::string const& tag) {
+  auto files = std::vector<std::filesystem::path>{};
+  for (auto const& file : std::filesystem::directory_iterator{folder}) files.push_back(file.path());
+  std::ranges::sort(files);
+  auto steps = std::vector<std::uint64_t>{};
+  for (auto const& file : files)
+    for (auto const& event : observe::events_of(read_file(file))) {
+      if (event.session == 1) std::erase_if(steps, [&](std::uint64_t step) { return step >= event.step; });
+      for (auto const& value : event.values)
+        if (value.tag == tag) steps.push_back(event.step);
+    }
+  return steps;
+}
 
 /// Options of callbacks are members, in the order and with the defaults of Keras.
 static_assert(std::is_aggregate_v<EarlyStopping> && std::is_aggregate_v<ReduceLROnPlateau> &&
@@ -202,6 +229,30 @@ TEST_CASE("TensorBoard gets the runs and the curves that Keras writes", "[traine
   CHECK(count(validation, "learning_rate") == 0);
   CHECK(count(train, "val_") == 0);
   CHECK(count(train, "/histogram") == 2 * trainer.variables().size());     // epochs 0 and 2
+}
+
+TEST_CASE("curves of a run that is killed after a checkpoint, and goes on, have each step once",
+          "[trainer][loggers][resume][processes]") {
+  auto const folder = Folder{};
+  auto const train  = [&](std::uint64_t killed) {
+    return chorale::test::Processes{1, [&folder, killed](int, chorale::test::Voice) {
+      auto options               = epochs(2);                              // of 20 updates
+      options.checkpoints.folder = folder / "checkpoints";
+      options.checkpoint_every   = 5;
+      options.summary_every      = 1;
+      auto trainer               = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
+      trainer.fit(tiny::uneven(), options, TensorBoard{folder / "logs"}, Killed{killed});
+    }, 60}.exit(0);
+  };
+  auto const logs = folder / "logs" / "train";
+  CHECK(train(28) == 128 + SIGKILL);
+  CHECK(steps_of(logs, "batch_loss").size() >= 25);                        // those of the last checkpoint are there
+  CHECK(steps_of(logs, "epoch_loss") == std::vector<std::uint64_t>{0});
+  CHECK(train(1000) == 0);
+  auto steps = std::vector<std::uint64_t>(40);
+  for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = i + 1;
+  CHECK(steps_of(logs, "batch_loss") == steps);
+  CHECK(steps_of(logs, "epoch_loss") == std::vector<std::uint64_t>{0, 1});
 }
 
 TEST_CASE("a value has to beat the baseline, and the first epochs are not looked at", "[trainer][callbacks]") {

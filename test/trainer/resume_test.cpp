@@ -14,7 +14,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/resource.h>
+
+#include <atomic>
 #include <csignal>
+#include <filesystem>
 
 namespace resume_test {
 
@@ -208,7 +212,12 @@ TEST_CASE("T39: a rank that is asked to end ends all of them after one update, a
     options.asked_to_end = end.asked();
     auto cut = CutOff{.left = std::make_shared<int>(9)};
     if (me == 1) ::raise(SIGTERM);                                         // only one of them, and not the chief
-    one.fit(cut, options);
+    try {
+      one.fit(cut, options);
+    } catch (Preempted const&) {
+      if (!std::filesystem::exists(folder.path / "ckpt-000001")) voice.say("it ends before the chief has saved");
+      throw;
+    }
     voice.say("it went on");
   }, 60};
   for (int i = 0; i < 2; ++i) {
@@ -226,6 +235,29 @@ TEST_CASE("T39: a rank that is asked to end ends all of them after one update, a
   auto undisturbed = learner(MirroredStrategy{Cpu::logical(2)});           // now: processes begin beside one thread
   undisturbed.fit(data, {.epochs = 2, .show = Show::nothing});
   for (auto const& line : lines) CHECK(line == std::to_string(undisturbed.hashes()[0]));
+}
+
+TEST_CASE("T39: ranks that are asked to end say so when the checkpoint cannot be written", "[trainer][resume][processes]") {
+  auto const folder    = Folder{};
+  auto const addresses = free_loopback_addresses(2);
+  auto ended = Processes{2, [&](int me, Voice voice) {
+    auto asked         = std::atomic<bool>{me == 1};
+    auto const nothing = ::rlimit{0, 0};                                   // bytes that a file may grow to
+    std::signal(SIGXFSZ, SIG_IGN);
+    if (me == 0 && ::setrlimit(RLIMIT_FSIZE, &nothing) != 0) throw Error{"no limit of files"};
+    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
+    auto one           = learner(MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, TcpTransport{});
+    auto options       = folder.options(2);
+    options.asked_to_end       = &asked;
+    options.checkpoints.saving = Saving::behind;
+    options.checkpoints.log    = [](std::string const&) {};
+    one.fit(tiny::uneven(), options);
+    voice.say("it went on");
+  }, 60};
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THAT(ended.line(i), Catch::Contains("asked to end after update 1; its checkpoint could not be written to"));
+    CHECK(ended.exit(i) == 143);
+  }
 }
 
 TEST_CASE("T39: workers of a parameter server that are asked to end do so at the next checkpoint, and go on from there",

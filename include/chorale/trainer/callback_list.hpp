@@ -137,9 +137,7 @@ class CallbackList {
     each([&](auto& c, auto& trainer) {
       if constexpr (requires { c.on_fit_end(trainer, history); }) c.on_fit_end(trainer, history);
     });
-    each([](auto& c, auto&) {
-      if constexpr (Sink<std::remove_reference_t<decltype(c)>>) c.flush();
-    });
+    flush();
   }
 
   /// Passes an event to the sinks. Every rank calls it, from its thread.
@@ -157,7 +155,12 @@ class CallbackList {
     });
   }
 
-  void flush() const noexcept {}                                           // fit_ended() flushes the sinks
+  /// Flushes the sinks: with each epoch, before each checkpoint and at the end of fit.
+  void flush() {
+    each([](auto& c, auto&) {
+      if constexpr (Sink<std::remove_reference_t<decltype(c)>>) c.flush();
+    });
+  }
 
   /// States of all callbacks, those for the chief included: equally many in every process.
   std::vector<CallbackState> states() {

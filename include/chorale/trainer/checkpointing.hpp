@@ -63,10 +63,8 @@ class Checkpointing {
     if (saved_) saved_->say_nothing_left(static_cast<int>(at.epoch), options_.epochs);
   }
 
-  /// Waits until no checkpoint is being written: a save while one is would be skipped.
-  void finish() {
-    if (saved_) saved_->finish();
-  }
+  /// Waits until no checkpoint is being written: a save while one is would be skipped. How many have failed so far.
+  int finish() { return saved_ ? saved_->finish() : 0; }
 
   /// Writes the marker from which a sidecar evaluator learns that no further checkpoint follows.
   void report_end() {
@@ -80,12 +78,12 @@ class Checkpointing {
     auto const whole = options_.steps_per_epoch == 0;
     auto asked       = false;
     if constexpr (HasServers<S>) asked = any_asked();
-    if (asked) finish();                                                   // else WhenBusy::skip might skip the save
+    auto const failed = asked ? finish() : 0;                              // else WhenBusy::skip might skip the save
     forget_counts();
     if (enabled())
       save_at({.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
                       .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())}, audience);
-    if (asked) end_early();
+    if (asked) end_early(failed);
   }
 
   /// Saves after an update if a save is due, and saves and ends fit if any rank was asked to end. Workers of parameter
@@ -97,13 +95,13 @@ class Checkpointing {
     else if constexpr (ReducesEveryStep<S>) asked = was_asked(copies_[0]);
     if (!due && !asked) return;
     replicas_.catch_up();
-    if (asked) finish();
+    auto const failed = asked ? finish() : 0;
     if (enabled()) {
       counts_ = replicas_.states().sum_of_all(live_, metric::Over::epoch);
       save_at({.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
                .batch = static_cast<std::int64_t>(batches.batch()), .totals = replicas_.totals_of_all()}, audience);
     }
-    if (asked) end_early();
+    if (asked) end_early(failed);
   }
 
  private:
@@ -142,12 +140,22 @@ class Checkpointing {
     return live_.reduce(asked).sums[0] != 0;
   }
 
-  [[noreturn]] void end_early() {
-    finish();
-    throw Preempted{"asked to end after update " + std::to_string(replicas_.step()) +
-                        (enabled() ? "; a checkpoint is in " + options_.checkpoints.folder.string() + "."
-                                   : "; nothing was saved, for there is no folder."),
-                    "the same command again: it goes on from there."};
+  /// Ends fit on all ranks, after the chief has committed: no rank says so, or ends, before.
+  ///
+  /// failed   saves that had failed before this one
+  [[noreturn]] void end_early(int failed) {
+    auto whole = PerReplica<Totals>(copies_.size());
+    if (saved_ && finish() == failed) whole[0].sums[0] = 1;
+    auto const saved = enabled() && live_.reduce(whole).sums[0] != 0;
+    auto const& folder = options_.checkpoints.folder;
+    auto const after   = "asked to end after update " + std::to_string(replicas_.step());
+    if (saved) throw Preempted{after + "; a checkpoint is in " + folder.string() + ".",
+                               "the same command again: it goes on from there."};
+    if (enabled()) throw Preempted{after + "; its checkpoint could not be written to " + folder.string() +
+                                       ", and the log of rank 0 has the reason.",
+                                   "the same command again: it goes on from the checkpoint before, if there is one."};
+    throw Preempted{after + "; nothing was saved, for FitOptions::checkpoints has no folder.",
+                    "a folder for checkpoints, from which the same command goes on."};
   }
 
   TrainingPosition resume_on_all(TrainingPosition const& begin, std::vector<CallbackState> const& states) {
@@ -266,6 +274,7 @@ class Checkpointing {
   /// Saves a checkpoint. Every process calls it, after the same steps.
   void save_at(TrainingPosition position, auto& audience) {
     replicas_.expect_equal_copies();                                          // before an older checkpoint is replaced
+    audience.flush();                                                         // a run that goes on writes later steps
     auto owed = ErrorFeedback{};
     if constexpr (LossyReduce<R> && ReducesEveryStep<S>) owed = residuals();
     position.update = copies_[0].optimizer.now.step;

@@ -109,7 +109,8 @@ struct EpochTable {
 ///
 ///   trainer.fit(train, {.epochs = 12}, validate_on(test), TensorBoard{"logs"});       then: tensorboard --logdir logs
 ///
-/// keeps   every process of the job has one, and only the chief writes. A fit that resumes goes on in the same curves
+/// keeps   every process of the job has one, and only the chief writes. What it took is in the files with each epoch and
+///         before each checkpoint, so that a fit that was killed, and resumes, goes on in the same curves without a gap
 /// throws  BadFile when a file cannot be written
 /// source  keras.callbacks.TensorBoard: its names, order and defaults
 struct TensorBoard {

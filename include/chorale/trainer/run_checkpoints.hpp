@@ -211,8 +211,11 @@ class RunCheckpoints {
     checkpoints_.save(state);
   }
 
-  /// Waits until nothing is being written.
-  void finish() { checkpoints_.finish(); }
+  /// Waits until nothing is being written. Returns how many saves have failed so far.
+  int finish() {
+    checkpoints_.finish();
+    return checkpoints_.failures();
+  }
 
   /// Writes the completion marker, for a sidecar evaluator that follows this fit.
   ///

@@ -339,6 +339,7 @@ class Trainer<M, S, R, T> {
       audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
       auto const scalars = typename Replicas::Shown{history.back()};
       audience.take(Scalars{.step = step(), .values = scalars.all(), .epoch = epoch});
+      audience.flush();
       if (shown) line.end_epoch(scalars.scores_and_rate(), detail::text_of(history.back().speed));
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
       if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
