@@ -191,7 +191,8 @@ TEST_CASE("weights in parts are read by their index", "[checkpoint][weights]") {
   refused("[1]", "has no object \"weight_map\"");
   refused("{", "it is not JSON from byte");
   refused(R"({"weight_map": {"a": 1}})", "the file of \"a\" is no text");
-  for (auto const* file : {"../model-1.safetensors", "/etc/x.safetensors", "model-1.bin", ""})
+  for (auto const* file : {"../model-1.safetensors", "/etc/x.safetensors", "model-1.bin", "",
+                           "model-1.safetensors\\u0000.safetensors"})
     refused(R"({"weight_map": {"a": ")" + std::string{file} + "\"}}", "the file of \"a\" is ");
   refused(R"({"weight_map": {"d": "model-1.safetensors"}})",
           "\"model-1.safetensors\" has no \"d\", unlike the index says.");

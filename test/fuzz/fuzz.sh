@@ -11,8 +11,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/found" "$work/least" "$corpus"
 
+libraries=(-lcrypto -lz)
+[[ $name != image_* ]] || libraries+=(-lpng -ljpeg)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-        -Iinclude -I. "test/fuzz/${name}_fuzzer.cpp" -lcrypto -lz -o "$work/fuzzer"
+        -Iinclude -I. "test/fuzz/${name}_fuzzer.cpp" "${libraries[@]}" -o "$work/fuzzer"
 
 # What it finds wrong is left here, in a file crash-..., so that it can be run again.
 "$work/fuzzer" -max_total_time="$seconds" -rss_limit_mb=512 -max_len=1024 -print_final_stats=1 "$work/found" "$corpus"

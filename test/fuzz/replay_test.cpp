@@ -2,10 +2,12 @@
 #include "test/fuzz/frame_target.hpp"
 #include "test/fuzz/handshake_target.hpp"
 #include "test/fuzz/hostlist_target.hpp"
+#include "test/fuzz/hosts_lines_target.hpp"
 #include "test/fuzz/manifest_target.hpp"
 #include "test/fuzz/replay.hpp"
 #include "test/fuzz/safetensors_target.hpp"
 #include "test/fuzz/tf_config_target.hpp"
+#include "test/fuzz/weights_index_target.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -69,6 +71,15 @@ TEST_CASE("what the TF_CONFIG fuzzer has kept holds every property, and so do in
 
 TEST_CASE("what the host list fuzzer has kept holds every property, and so do inputs near it", "[cluster][fuzz]") {
   replay("hostlist", fuzz_hostlist);
+}
+
+TEST_CASE("what the hosts file fuzzer has kept holds every property, and so do inputs near it", "[cluster][fuzz]") {
+  replay("hosts_lines", fuzz_hosts_lines);
+}
+
+TEST_CASE("what the weights index fuzzer has kept holds every property, and so do inputs near it",
+          "[checkpoint][fuzz]") {
+  replay("weights_index", fuzz_weights_index);
 }
 
 TEST_CASE("what the manifest fuzzer has kept holds every property, and so do inputs near it", "[checkpoint][fuzz]") {

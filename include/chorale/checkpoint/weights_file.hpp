@@ -37,7 +37,7 @@ inline std::map<std::string, std::string> weights_index(std::string_view text, s
   for (auto const& [tensor, file] : all->items()) {
     if (!file.is_string()) refuse("the file of " + in_quotes(tensor) + " is no text", {});
     auto const& name = file.get_ref<std::string const&>();
-    if (name.find('/') != name.npos || !name.ends_with(".safetensors"))
+    if (name.find_first_of(std::string_view{"/\0", 2}) != name.npos || !name.ends_with(".safetensors"))
       refuse("the file of " + in_quotes(tensor) + " is " + in_quotes(name) +
                  ", which is no .safetensors beside the index", {});
     files.emplace(tensor, name);

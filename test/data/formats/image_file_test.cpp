@@ -8,6 +8,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -160,6 +162,22 @@ TEST_CASE("an image that claims to be huge is refused before memory is taken", "
   auto const crc = ::crc32(0, png.data() + 12, 17);
   for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(crc >> (24 - 8 * i));
   CHECK_THAT(complaint(sources::bytes_of(png)), Contains("its header claims more pixels than 7"));
+}
+
+TEST_CASE("a text of a PNG file takes no memory, whatever length it claims", "[data][image]") {
+  auto file       = data::encode_png(smooth(4, 4, 3).view());
+  auto const held = [] {
+    auto const now = ::mallinfo2();                        // libpng allocates with malloc
+    return now.uordblks + now.hblkhd;
+  };
+  file.resize(33);                                         // its header
+  auto const text = std::string("\x16\0\0\7tEXtTitle\0", 14);            // of 352 MiB
+  for (auto const c : text) file.push_back(static_cast<std::byte>(c));
+  auto const before = held();
+  auto reader       = data::detail::PngReader{};
+  CHECK_FALSE(reader.begin(file));
+  CHECK(reader.why() == "it ends in the middle");
+  CHECK(held() < before + (std::size_t{1} << 20));
 }
 
 TEST_CASE("image files are read by what is in them", "[data][image]") {

@@ -50,7 +50,8 @@ class PngReader {
       left = left.subspan(n);
     });
     png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);     // the caller compares their product
-    png_set_chunk_malloc_max(png_, std::size_t{1} << 20);  // of texts and profiles, which are not used
+    // Texts, profiles and gamma are passed over: libpng takes memory for what they claim.
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);
     return true;
   }
