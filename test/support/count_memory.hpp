@@ -101,6 +101,9 @@ extern "C" void* aligned_alloc(std::size_t align, std::size_t bytes) noexcept {
   if (auto* const p = chorale::test::counted(bytes, __builtin_return_address(0))) return p;
   throw std::bad_alloc{};
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {
+  return chorale::test::counted(bytes, __builtin_return_address(0));
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t align) {
   ++chorale::test::memory.ours;
   void* p = nullptr;

@@ -49,10 +49,10 @@ class Transfer {
       add(left.first(std::min(most, left.size())));
   }
 
-  /// Adds a message of n bytes, as the other end has announced, that it adds with add_cut(). Where more than a piece is
-  /// added to `room`, the bytes that there are, memory grows by a piece when what is before it has arrived.
+  /// Adds a message of n bytes, as the other end has announced, that it adds with add_cut(). Where there is room for less,
+  /// memory grows by a piece when what is before it has arrived.
   void add_growing(std::size_t n, std::size_t room, Grow grow) {
-    if (n <= std::max(room, piece_bytes)) return add_cut(grow(n));
+    if (n <= room) return add_cut(grow(n));
     growing_.push_back({messages_.size(), n, 0, std::move(grow)});
   }
 
