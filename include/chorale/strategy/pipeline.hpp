@@ -18,6 +18,7 @@
 #include <chorale/tensor/variable.hpp>
 
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,12 @@ class MeshStrategy<M, Pipelined<S>> {
   template <class Model>
   static instance_of<Model> instantiate(Model const& model, device const& on, Seed seed, Rank rank) {
     return nn::Staged<Model>::template instantiate<S, stages>(model, on, seed, M::coordinate(rank, "stage"));
+  }
+
+  /// Lines that ranks compare when they connect: see plan_lines().
+  template <class Model>
+  static std::vector<std::string> lines(Model const&) {
+    return nn::Staged<Model>::template lines<S, stages, device>();
   }
 
   /// Memory of one rank that trains a model, before any of it is allocated: that of its stage. Gradients of micro-batches

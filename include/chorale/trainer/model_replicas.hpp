@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/describe.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/observe/clock_offset.hpp>
 #include <chorale/reduce/step_time.hpp>
@@ -36,11 +37,23 @@
 
 namespace chorale {
 
-/// The lines of a model, and the operations of its step under a strategy, so that ranks whose steps would not meet
-/// refuse each other.
+/// The lines of a model, the names of a strategy of several ranks and of its reduce, its own lines(model), and the
+/// operations of its step, so that ranks whose steps would not meet refuse each other. Which device computes may differ.
+///
+///   strategy MultiWorkerMirroredStrategy<device>
+///   reduce RingAllReduce
 template <class Model, class S, class R>
 std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& strategy, R const& reduce) {
   auto lines = plan_lines(model, seed);
+  if (num_ranks(strategy) > 1) {
+    auto name = type_name<S>();
+    detail::replace_words(name, type_name<typename S::device>(), "device");
+    constexpr auto has_lines = requires { strategy.lines(model); };
+    lines.push_back("strategy " + (has_lines ? name.substr(0, name.find('<')) : name));
+    lines.push_back("reduce " + type_name<R>());
+    if constexpr (has_lines)
+      for (auto& line : strategy.lines(model)) lines.push_back(std::move(line));
+  }
   for (auto& line : step_operations(model, strategy, reduce).lines()) lines.push_back(std::move(line));
   return lines;
 }

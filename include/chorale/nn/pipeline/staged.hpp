@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/describe.hpp>
 #include <chorale/core/error.hpp>
+#include <chorale/core/hash.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/model/copy.hpp>
 #include <chorale/model/memory.hpp>
@@ -14,6 +16,7 @@
 #include <chorale/tensor/run_time_plan.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +52,8 @@ struct Staged {
   static ReplicaMemory memory(Model const& model, D const& device, int, std::size_t rows, Received&&) {
     return memory_of(model, rows, device);                                 // instantiate() refuses the model
   }
+  template <PipelineSchedule S, int stages, class D>
+  static std::vector<std::string> lines() { return {}; }
 };
 // A network derived from nn::Graph.
 template <class Net, class Losses, class Optimizer, class Metrics>
@@ -107,6 +112,30 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
               .rows        = rows,
               .activations = learner.planned_bytes(plan.variables, rows),
               .received    = received(plan, learner.tie_bytes())};
+    } else {
+      return {};
+    }
+  }
+
+  /// What ranks must have alike, besides the network: the schedule, and after which calls it is cut.
+  ///
+  ///   pipeline schedule OneForwardOneBackward<8>
+  ///   pipeline micro-batches 8
+  ///   pipeline sections end at calls 3 7 12
+  ///   pipeline order 64 entries hash 5290119273
+  template <PipelineSchedule S, int stages, class D>
+  static std::vector<std::string> lines() {
+    if constexpr (graph::report_cut<graph::cut_flaw<Net, stages * S::chunks>>()) {
+      auto calls = std::string{};
+      for (auto const end : ends_of<S, stages, D>()) calls += " " + std::to_string(end);
+      auto const entries = S::entries(stages);
+      auto hash          = Fnv1a<std::uint64_t>{};
+      for (auto const& one : entries)
+        for (auto const number : {one.tick, one.stage, static_cast<int>(one.work), one.micro_batch, one.chunk})
+          hash.add(static_cast<std::uint64_t>(number));
+      return {"pipeline schedule " + type_name<S>(), "pipeline micro-batches " + std::to_string(S::micro_batches),
+              "pipeline sections end at calls" + calls,
+              "pipeline order " + std::to_string(entries.size()) + " entries hash " + std::to_string(hash.value())};
     } else {
       return {};
     }
