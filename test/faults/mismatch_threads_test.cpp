@@ -2,6 +2,8 @@
 // Ranks of one process that call different things: every way to differ, over every transport that knows what ranks
 // announce, among all ranks and within a sub-group. Between
 // processes: agreement_test.cpp.
+#include "test/support/slow.hpp"
+
 #include <chorale/core/threads.hpp>
 #include <chorale/reduce/bucket.hpp>
 #include <chorale/reduce/collectives.hpp>
@@ -14,6 +16,7 @@
 #include <chorale/reduce/recursive_doubling.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/tree.hpp>
+#include <chorale/strategy/mesh/mesh.hpp>
 #include <chorale/transport/counting.hpp>
 #include <chorale/transport/faulty.hpp>
 #include <chorale/transport/layered.hpp>
@@ -24,6 +27,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -159,6 +163,36 @@ struct InSubGroup {
   }
 };
 
+/// Over threads within a node of two ranks, and TCP between nodes.
+struct InLayers {
+  static constexpr bool lines = false;
+
+  template <class Body>
+  static std::vector<Ended> run(int ranks, Body body) {
+    using Layers = Layered<LocalTransport, TcpTransport>;
+    auto layers  = Layers{.ranks_per_node = 2};
+    layers.far.timeouts.heartbeat = std::chrono::milliseconds{40};
+    return InThreads<Layers>::run(ranks, body, layers);
+  }
+};
+
+using Cube = Mesh<Axis<"data", 2>, Axis<"tensor", 2>, Axis<"stage", 2>>;
+
+/// Of the ranks along an axis of a mesh, in each of its four groups alike; then of all.
+template <class Ranks, std::size_t axis>
+struct Along {
+  static constexpr bool lines = Ranks::lines;
+
+  template <class Body>
+  static std::vector<Ended> run(int, Body body) {
+    return Ranks::run(Cube::size, [&](auto& at, Ended& ended) {
+      auto part = SubEndpoint{at, Cube::along(Cube::names[axis], at.rank())};
+      body(part, ended);
+      barrier(at, Tag{8}, at_line(30));
+    });
+  }
+};
+
 template <class Reduce>
 struct By {
   Reduce reduce{};
@@ -217,7 +251,7 @@ struct By {
 
 /// A run of one step: a right operation, the differing one, and a barrier, as the next operation of a program would be.
 template <class Ranks, class Reduce>
-void check_cell(int ranks, Way const& way, Rank deviating) {
+double check_cell(int ranks, Way const& way, Rank deviating) {
   auto const since = std::chrono::steady_clock::now();
   auto const all   = Ranks::run(ranks, [&](auto& at, Ended& ended) {
     auto const deviates = at.rank() == deviating;
@@ -251,6 +285,7 @@ void check_cell(int ranks, Way const& way, Rank deviating) {
     INFO(way.name << ", rank " << ended.rank << " of " << ranks << ", rank " << deviating << " deviates");
     CHECK(ended.x == std::vector<float>(ended.x.size(), static_cast<float>(ended.rank + 1)));
   }
+  return std::chrono::duration<double>(took).count();
 }
 
 template <class Ranks, class... Reduces>
@@ -286,6 +321,42 @@ TEST_CASE("ranks of a sub-group that call different things all end with both cal
           "[faults][mismatch]") {
   CHECK(check_all<InSubGroup<InThreads<LocalTransport>>, RingAllReduce, TreeAllReduce>() == 3 * 11 * 2 * 2);
   CHECK(check_all<InSubGroup<Simulation>, RingAllReduce, TreeAllReduce>() == 3 * 11 * 2 * 2);
+}
+
+namespace {
+
+/// Every way to differ of a rank along an axis of a mesh, over a kind of ranks.
+template <class Ranks, std::size_t... axes>
+void check_axes(char const* over) {
+  auto cells   = 0;
+  auto longest = 0.0;
+  auto const check = [&]<std::size_t axis>() {
+    for (auto const& way : ways)
+      for (Rank const deviating : {0, 1}) {
+        INFO("along axis " << Cube::names[axis] << " over " << over);
+        longest = std::max(longest, check_cell<Along<Ranks, axis>, RingAllReduce>(2, way, deviating));
+        ++cells;
+      }
+  };
+  (check.template operator()<axes>(), ...);
+  CHECK(cells == static_cast<int>(sizeof...(axes)) * 11 * 2);
+  std::cout << "  " << cells << " ways to differ along axes over " << over << ", the longest " << longest << " s\n";
+}
+
+}  // namespace
+
+TEST_CASE("ranks along the axis of a mesh that call different things are all told both", "[faults][mismatch]") {
+  check_axes<InThreads<LocalTransport>, 0, 1, 2>("threads");
+  check_axes<Simulation, 0, 1, 2>("a simulation");
+  check_axes<Often<TcpTransport>, 1>("TCP");
+  check_axes<Often<SharedMemoryTransport>, 2>("shared memory");
+}
+
+TEST_CASE("ranks along every axis of a mesh, over every transport", "[faults][mismatch]") {
+  if (!chorale::test::slow_or_skip("ranks along every axis of a mesh, over every transport")) return;
+  check_axes<Often<TcpTransport>, 0, 1, 2>("TCP");
+  check_axes<Often<SharedMemoryTransport>, 0, 1, 2>("shared memory");
+  check_axes<InLayers, 0, 1>("threads and TCP");                           // axes between nodes
 }
 
 TEMPLATE_TEST_CASE("ranks of a sub-group between processes, too", "[faults][mismatch]", TcpTransport,
