@@ -2,6 +2,7 @@
 // What a Trainer makes of faults: rows T23 and T27 of docs/65-robustness.md.
 #include "one_of_many.hpp"
 #include "test/faults/told.hpp"
+#include "test/support/limits.hpp"
 #include "test/support/reference.hpp"
 
 #include <chorale/transport/tcp.hpp>
@@ -61,6 +62,28 @@ TEST_CASE("T23: ranks with networks of another width name the first tensor that 
     CHECK(processes.exit(rank) == 3);
   }
   CHECK(seconds_now() - since < 5);
+}
+
+TEST_CASE("T38: a rank with little address space trains, or ends with one sentence", "[faults][trainer][limits]") {
+  if (has_shadow) return skip("T38, trainers", no_limit);
+  auto failed = 0;
+  for (rlim_t more = 4; more <= 46; more += 6) {                           // MiB, besides what the process has
+    auto const transport = TcpTransport{.addresses = free_loopback_addresses(2), .timeouts = {.join = 2s},
+                                        .log = [](std::string const&) {}};
+    auto processes = Processes{2, [&](Rank rank, Voice voice) {
+      if (rank == 1) set_limit(RLIMIT_AS, address_space() + (more << 20));
+      trainer_of<8>(transport, 2, rank).fit(batches(2, rank), quietly);
+      voice.say("trained");
+    }};
+    auto const line = processes.line(1);
+    auto const code = processes.exit(1);
+    INFO(more << " MiB: exit code " << code << ": " << line);
+    CHECK(((code == 0 && line == "trained") || ((code == 1 || code == 138) && line.starts_with("chorale: "))));
+    CHECK(processes.exit(0) == (code == 0 ? 0 : 138));
+    failed += code != 0;
+  }
+  CHECK(failed > 1);
+  CHECK(failed < 8);
 }
 
 TEST_CASE("ranks that bring data of different lengths are told so, and how far each had come", "[faults][trainer]") {

@@ -26,6 +26,7 @@ namespace chorale {
 /// source  Kubernetes, Slurm and others send SIGTERM some seconds before they take a machine away
 class EndOnSignal {
  public:
+  /// Time from the first signal until another one ends the process.
   static constexpr auto apart = std::chrono::seconds{2};
 
   EndOnSignal(std::initializer_list<int> signals = {SIGTERM}) {

@@ -30,8 +30,8 @@ class NamedThread {
     try {
       thread_ = std::jthread{std::move(run)};
     } catch (std::system_error const& error) {
-      throw Error{"the thread '" + name + "' cannot start: " + error.what() +
-                  ". Try: more memory, or a higher limit of it or of threads (ulimit -v, ulimit -u)"};
+      throw Error{"the thread '" + name + "' cannot start: " + error.what() + ".",
+                  "more memory, or a higher limit of it or of threads (ulimit -v, ulimit -u)."};
     }
   }
 

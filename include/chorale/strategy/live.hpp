@@ -5,6 +5,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/error.hpp>
 #include <chorale/core/one_thread.hpp>
+#include <chorale/core/out_of_memory.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/data/pipe.hpp>
 #include <chorale/model/model.hpp>
@@ -305,7 +306,7 @@ class Live<S, R, T> {
   template <class F>
   decltype(auto) telling(F&& f) {
     try {
-      return f();
+      return detail::within_memory("to go on", f);
     } catch (std::exception const& error) {
       if (!HasServers<S> && !is_all_local() && !failed_ && is_of_one_process(error)) {
         failed_ = true;

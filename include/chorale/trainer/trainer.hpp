@@ -62,7 +62,9 @@ class Trainer<M, S, R, T> {
   /// seed    of the variables' first values and of dropout
   /// budget  of each replica, checked before anything is allocated: see check_budget, and FitOptions::memory_budget
   Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {}, MemoryBudget budget = {})
-      : replicas_{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, budget} {}
+      : replicas_{detail::within_memory("to make a Trainer", [&] {
+          return Replicas{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, budget};
+        })} {}
 
   /// Takes over from the copies that processes of another job have brought: see retarget().
   template <class Brought>

@@ -7,6 +7,7 @@
 #include <chorale/tensor/kernels.hpp>
 
 #include <dnnl.hpp>
+#include <sys/mman.h>
 
 #include <array>
 #include <cstddef>
@@ -58,9 +59,28 @@ class Relus {
   std::vector<One> all_;
 };
 
+/// Makes an engine, once there is memory for the code that oneDNN generates at its first product: it does not look
+/// whether it got that memory, and would end the process.
+///
+/// throws  OutOfMemory
+inline dnnl::engine make_engine() {
+  constexpr auto needed      = std::size_t{16} << 20;                     // oneDNN 2.7 takes 6 MB with AVX-512
+  static auto const has_code = [] {
+    auto* const room = ::mmap(nullptr, needed, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+      throw OutOfMemory{"oneDNN needs " + std::to_string(needed) + " bytes of memory for the code of its products, and "
+                        "this process may not have as many more.", "more memory, or a higher limit of it (ulimit -v)."};
+    ::munmap(room, needed);
+    auto x = std::array<float, 64>{}, y = x;
+    return dnnl_sgemm('N', 'N', 8, 8, 8, 1, x.data(), 8, x.data(), 8, 0, y.data(), 8) == dnnl_success;
+  }();
+  CHORALE_ENSURES(has_code, "oneDNN cannot compute a product of 8 by 8 numbers");
+  return {dnnl::engine::kind::cpu, 0};
+}
+
 /// What the kernels of one replica share: oneDNN's engine and queue.
 struct Runtime {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::engine engine = make_engine();
   dnnl::stream stream{engine};
   Products rounds_to = Products::f32;                                      // set before kernels are made
   Relus relus{};
