@@ -14,6 +14,8 @@
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 
+#include "test/compose/feature_table.hpp"
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -163,6 +165,39 @@ std::string cost_table() {
   return table;
 }
 
+/// Features by strategies, in tables of few columns, and the sentences that cells have by number.
+std::string feature_tables() {
+  namespace of            = test::features;
+  constexpr auto together = std::size_t{10};
+  auto text               = std::string{};
+  auto equal = 0, refused = 0;
+  for (std::size_t first = 0; first < of::columns.size(); first += together) {
+    auto const last = std::min(first + together, of::columns.size());
+    auto head = std::string{"| |"}, rule = std::string{"| --- |"};
+    for (auto i = first; i < last; ++i) {
+      head.append(" ").append(of::columns[i].text).append(" |");
+      rule += " --- |";
+    }
+    text += head + '\n' + rule + '\n';
+    for (auto const& row : of::rows) {
+      text.append("| ").append(row.text).append(" |");
+      for (auto i = first; i < last; ++i) {
+        auto const cell = of::cell_of(row.name, of::columns[i].name);
+        REQUIRE_FALSE(cell.empty());
+        ++(cell == "=" || cell == "~" ? equal : refused);
+        text.append(" ").append(cell == "~" ? "≈" : cell).append(" |");
+      }
+      text += '\n';
+    }
+    text += '\n';
+  }
+  text += std::to_string(equal) + " cells are equal to one device, " + std::to_string(refused) +
+          " are refused by the compiler:\n\n";
+  for (std::size_t i = 0; i < of::sentences.size(); ++i)
+    text.append(std::to_string(i + 1)).append(". ").append(of::sentences[i]).append("\n");
+  return text;
+}
+
 std::string text_of(std::string const& path) {
   auto file = std::ifstream{path};
   INFO(path << " is opened from the root of the repository");
@@ -223,6 +258,10 @@ TEST_CASE("the table of what composes is what the concepts and Live say", "[docs
 
 TEST_CASE("the table of strategies is what the concepts and Live say", "[docs]") {
   check_block("strategies", strategy_table());
+}
+
+TEST_CASE("the table of features is what is compiled and trained", "[docs]") {
+  check_block("features", feature_tables());
 }
 
 TEST_CASE("the table of costs is what the algorithms say", "[docs]") {

@@ -52,6 +52,8 @@ struct Model : Outputs<L> {
   using batch = B;
   template <class D>
   using instance = Copy<D, L, Optimizer>;
+  template <class D>
+  static constexpr bool computes_on = requires { sizeof(Kernels<D>); };
 
   static constexpr auto metric_names = [] {
     if constexpr (requires { L::metric_names; }) return L::metric_names;

@@ -69,8 +69,9 @@ using BatchOf = typename detail::BatchTaken<M, B>::type;
 ///   instantiate_units(device, seed, shard, splits)   optional: a copy that has the gradients of a shard alone, and if it
 ///                       `splits` the variables of it: see UnitMemory
 ///   M::output_width     optional: numbers that predict() gives for each row
+///   M::computes_on<D>   optional: false on a device for which the model has no copies
 template <class M, class D>
-concept ModelOn = requires(M const& model, D const& device, Seed seed) {
+concept ModelOn = (!requires { requires !M::template computes_on<D>; }) && requires(M const& model, D const& device, Seed seed) {
   requires detail::NamesBatches<M>;
   PlanView{model.plan};
   Span<std::string_view const>{M::metric_names};

@@ -70,6 +70,11 @@ class MeshStrategy<M, Pipelined<S>> {
   /// The copies of a model: see StrategyTraits.
   template <class Model>
   using instance_of = typename nn::Staged<Model>::template instance<device>;
+  template <class Model>
+  static constexpr bool cuts = nn::Staged<Model>::cuts;
+  /// Refuses a model that cannot be cut.
+  template <class Model>
+  static constexpr void refuse() { nn::Staged<Model>::refuse(); }
 
   explicit MeshStrategy(M mesh, Pipelined<S> const& = {}) : mesh_{std::move(mesh)} {}
 
@@ -79,12 +84,7 @@ class MeshStrategy<M, Pipelined<S>> {
   int num_shares() const { return M::size_of(M::data); }                   // of a batch
   Rank share_of(Rank rank) const { return M::coordinate(rank, M::data); }
   /// True for the ranks with the stage that has the outputs: losses, metrics and predictions are counted there.
-  bool counts_rows(Rank rank) const {
-    auto const stage = M::coordinate(rank, "stage");
-    for (int chunk = 0; chunk < S::chunks; ++chunk)
-      if (pipelines::section_of<S>(stage, chunk, stages) == stages * S::chunks - 1) return true;
-    return false;
-  }
+  bool counts_rows(Rank rank) const { return pipelines::has_outputs<S>(M::coordinate(rank, "stage"), stages); }
   Group group() const { return mesh_.group(); }
   std::vector<device> local_devices() const { return mesh_.local_devices(); }
 

@@ -33,7 +33,8 @@ class Replica;
 ///   | has_servers           | using consistency                            | every rank computes                     |
 ///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
 ///   | shard_of(s, rank)     | shard_of(rank)                               | as many as shares; of stages: as ranks  |
-///   | has_stages            | using schedule_type, instance_of<M>, and     | each copy computes the whole model      |
+///   | has_stages            | using schedule_type, instance_of<M>, cuts<M>,| each copy computes the whole model      |
+///   |                       | refuse<M>(), and                             |                                         |
 ///   |                       | instantiate(model, device, seed, rank)       |                                         |
 ///   | axis_size(name)       | using mesh_type                              | no layer may be split over ranks        |
 ///   | takes<R>              | template <class R> static constexpr bool takes | every Reduce fits                     |
@@ -81,6 +82,10 @@ struct StrategyTraits {
 
   template <class R>
   static constexpr bool takes = !requires { S::template takes<R>; } || requires { requires S::template takes<R>; };
+
+  /// True unless copies are stages, and model M cannot be cut in them.
+  template <class M>
+  static constexpr bool cuts = !requires { S::template cuts<M>; } || requires { requires S::template cuts<M>; };
 
   template <class L, class Model>
   static constexpr bool finishes = requires(S const& strategy, typename L::replica& replica, Model& model) {

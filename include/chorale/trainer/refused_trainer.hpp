@@ -38,6 +38,7 @@ constexpr bool refuse_parts() {
   constexpr bool swapped   = Transport<R> && !Transport<T>;                // Trainer{model, strategy, transport, ..}
   constexpr bool network   = !has_model && requires { M::plan; } && !requires { typename M::batch; };
   constexpr bool data      = Dataset<M>;
+  constexpr bool elsewhere = requires { requires !M::template computes_on<typename S::device>; };
   static_assert(known || !no_strategy, "chorale: a Trainer needs a strategy after the model: Trainer{model, "
                                        "OneDeviceStrategy{Cpu{}}}, or MirroredStrategy{Cpu::split(2)}. See "
                                        "docs/42-strategies.md");
@@ -50,9 +51,12 @@ constexpr bool refuse_parts() {
   static_assert(known || !data, "chorale: the model argument is not a Model, but a dataset, which fit takes. Write "
                                 "Trainer{nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
   if constexpr (!known && !no_strategy && !turned && !swapped && !network && !data) {
-    static_assert(!Strategy<S> || has_model || !fit_together<S, R, T>,
+    static_assert(!elsewhere, "chorale: this model computes on host memory, but the strategy computes on another "
+                              "device. Use a strategy over Cpu");
+    static_assert(!Strategy<S> || has_model || elsewhere || !fit_together<S, R, T>,
                   "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "
                   "instantiate(device, seed). See nn::compile and custom_model");
+    if constexpr (!StrategyTraits<S>::template cuts<M>) S::template refuse<M>();
     return true;
   }
   return false;

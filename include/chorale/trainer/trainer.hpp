@@ -51,7 +51,7 @@ namespace chorale {
 ///
 /// keeps   after its first step with a number of rows, a step allocates nothing, except under Reproducible
 template <class M, class S, class R, class T>
-  requires detail::fit_together<S, R, T> && ModelOn<M, typename S::device>
+  requires detail::fit_together<S, R, T> && ModelOn<M, typename S::device> && StrategyTraits<S>::template cuts<M>
 class Trainer<M, S, R, T> {
   using Replicas = detail::ModelReplicas<M, S, R, T>;
   using Loop     = detail::TrainingLoop<M, S, R, T>;
@@ -212,18 +212,15 @@ class Trainer<M, S, R, T> {
   ///           nothing has changed. The other processes then throw PeerLost
   void load(std::filesystem::path const& file, WeightMap const& names = {}) {
     auto const mine = live().hold();
-    if constexpr (HasServers<S>) detail::load_into_servers(replicas_, file, names);
-    else detail::load_into_replicas(replicas_, [&](Variables const& to) { load_weights(file, to, names); });
+    load_by(file.string(), [&](Variables const& to) { load_weights(file, to, names); });
   }
   /// Reads the variables of a checkpoint into every replica of the job, whatever strategy saved it. Only the chief's is
   /// read.
   ///
   /// throws    BadFile when it is not of this network
-  void load(Checkpoint const& from)
-    requires(!HasServers<S>)
-  {
+  void load(Checkpoint const& from) {
     auto const mine = live().hold();
-    detail::load_into_replicas(replicas_, [&](Variables const& to) { from.copy(Section::variables, slots_of(to)); });
+    load_by("a checkpoint", [&](Variables const& to) { from.copy(Section::variables, slots_of(to)); });
   }
 
   M const& model() const& { return replicas_.model(); }
@@ -353,6 +350,11 @@ class Trainer<M, S, R, T> {
     checkpoints.report_end();
     audience.fit_ended(history);
     return history;
+  }
+
+  void load_by([[maybe_unused]] std::string const& from, auto&& read) {
+    if constexpr (HasServers<S>) detail::load_into_servers(replicas_, from, read);
+    else detail::load_into_replicas(replicas_, read);
   }
 
   Replicas replicas_;

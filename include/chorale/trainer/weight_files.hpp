@@ -69,9 +69,8 @@ void load_into_replicas(ModelReplicas<M, S, R, T>& replicas, Read const& read) {
 }
 
 /// Reads the chief's file into all servers, and from there into every worker. See Trainer::load().
-template <class M, class S, class R, class T>
-void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path const& file,
-                       WeightMap const& names) {
+template <class M, class S, class R, class T, class Read>
+void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::string const& from, Read&& read) {
   using instance = typename ModelReplicas<M, S, R, T>::instance;
   auto& live     = replicas.live();
   auto& copies   = replicas.copies();
@@ -79,12 +78,12 @@ void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::filesystem::pat
   auto loaded = PerReplica<Totals>(copies.size());
   live.run([&](auto& replica, instance& copy, Totals& totals) {
     if (replica.id() != 0) return;
-    load_weights(file, copy.net.variables(), names);
+    read(copy.net.variables());
     replica.assign(copy.net.variables());
     totals.sums[0] = 1;
   }, copies, loaded);
   if (live.reduce(loaded).sums[0] != 1)                                // waits for all workers
-    throw PeerLost{0, "the chief could not load " + file.string() + " into the servers."};
+    throw PeerLost{0, "the chief could not load " + from + " into the servers."};
   live.run([](auto& replica, instance& copy) { replica.pull(copy.net.variables()); }, copies);
 }
 

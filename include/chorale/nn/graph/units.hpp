@@ -5,6 +5,7 @@
 #include <chorale/model/unit_memory.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/records.hpp>
+#include <chorale/nn/graph/split_calls.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/tensor/plan.hpp>
 
@@ -84,15 +85,20 @@ constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> plan
   return made;
 }
 
+/// Refuses a network that has no units. A function, as clang abandons a class with a failed static_assert.
+template <class Net>
+constexpr void check_units() {
+  static_assert(plan_for<Net>().table_elements == 0 || !axes_asked(Traced<Net, NoDevice>::calls).empty(),
+                "chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of a table of "
+                "this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or use "
+                "MultiWorkerMirroredStrategy");                            // one along an Axis is refused by Live
+}
+
 /// The units of network Net on device D.
 template <class Net, class D>
 struct UnitsOf {
   static constexpr auto const& plan = plan_for<Net>();
-  static_assert(plan.table_elements == 0,
-                "chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of a table of "
-                "this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or use "
-                "MultiWorkerMirroredStrategy");
-  static constexpr auto arrays = cut_units(Traced<Net, D>::calls, plan.variables);
+  static constexpr auto arrays = (check_units<Net>(), cut_units(Traced<Net, D>::calls, plan.variables));
   static constexpr UnitsView view = arrays.view();
 };
 

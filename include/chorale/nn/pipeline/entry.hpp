@@ -65,6 +65,13 @@ constexpr int section_of(int stage, int chunk, int stages) {
   if constexpr (requires { S::section(stage, chunk, stages); }) return S::section(stage, chunk, stages);
   else return chunk * stages + stage;
 }
+/// True for the stage that computes the last section: it has losses, metrics and outputs.
+template <class S>
+constexpr bool has_outputs(int stage, int stages) {
+  for (int chunk = 0; chunk < S::chunks; ++chunk)
+    if (section_of<S>(stage, chunk, stages) == stages * S::chunks - 1) return true;
+  return false;
+}
 
 /// A schedule that is a function: entries_of(stages) gives the entries for m micro-batches.
 ///

@@ -43,6 +43,9 @@ constexpr auto check_stages() {
                                     "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
   static_assert(by_rows, "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline computes "
                          "micro-batches. Use nn::BatchNorm");
+  static_assert(has_tables<Net>() || axes_asked(Traced<Net, NoDevice>::calls).empty(),
+                "chorale: a layer of this network is split over several ranks along an Axis, and a pipeline computes "
+                "each stage on one rank. Use layers that are not split, or MeshStrategy without pipelined<Schedule>()");
 }
 
 /// How one stage of a pipeline computes: the Learner of a copy that has the variables of its sections alone.

@@ -39,13 +39,18 @@ inline constexpr CutFlaw cut_flaw = [] {
 /// cut are refused.
 template <class Model>
 struct Staged {
+  static constexpr bool cuts = false;
+
   template <class D>
   using instance = typename Model::template instance<D>;
 
-  template <PipelineSchedule S, int stages, class D>
-  static instance<D> instantiate(Model const& model, D const& device, Seed seed, int) {
+  static constexpr void refuse() {
     static_assert(sizeof(Model) == 0, "chorale: a pipeline cuts a network that is derived from nn::Graph, and this "
                                       "model is none. Put the layers of a Sequential in an nn::Block of a Graph");
+  }
+  template <PipelineSchedule S, int stages, class D>
+  static instance<D> instantiate(Model const& model, D const& device, Seed seed, int) {
+    refuse();
     return model.instantiate(device, seed);
   }
   template <PipelineSchedule S, int stages, class D, class Received>
@@ -59,6 +64,8 @@ struct Staged {
 template <class Net, class Losses, class Optimizer, class Metrics>
 struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   using Model = CompiledGraph<Net, Losses, Optimizer, Metrics>;
+  static constexpr bool cuts = true;
+
   template <class D>
   using instance = custom::Copy<D, graph::StageLearner<Net, D, Losses, Metrics>, Optimizer, RunTimePlan>;
 

@@ -149,11 +149,16 @@ class StepWriter {
     if (donated_by >= 0) made_.donated.push_back(static_cast<std::size_t>(donated_by));
   }
 
+  /// Once for all fields of a network.
+  static constexpr void refuse_ragged() {
+    static_assert(!graph::has_ragged(graph::Traced<Net, graph::NoDevice>::calls),
+                  "chorale: a network with rows of different lengths does not compute on PJRT devices. Give its fields "
+                  "one length, or use a strategy over Cpu");
+  }
   template <class F>
   Value field() {
     using Field = typename graph::WithoutRequest<F>::type;
-    static_assert(!Field::is_ragged, "chorale: a network with rows of different lengths does not compute on PJRT "
-                                     "devices. Give its fields one length, or use a strategy over Cpu");
+    if constexpr (Field::is_ragged) refuse_ragged();
     constexpr bool ids = std::is_integral_v<typename Field::element_type>;
     return argument(ids ? Element::i32 : Element::f32, stablehlo::dims_of<Field>(set_.rows));
   }

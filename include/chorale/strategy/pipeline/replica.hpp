@@ -96,7 +96,8 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   /// The messages between the stages of this replica's data, of which copies have views.
   pipelines::Messages& messages() { return *messages_; }
 
-  /// Computes this stage for all micro-batches of its share; no gradients are added up over replicas.
+  /// Computes this stage for all micro-batches of its share; no gradients are added up over replicas. The loss that it
+  /// returns is counted over rows on the stage that has it: on others it is a sum of none.
   template <class Model, class Batch>
   ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     this->remember(model.net.variables());
@@ -120,10 +121,10 @@ class PipelineReplica : public MeshReplica<M, R, E> {
       auto const loss = model.value_and_gradient(batch, batch.first_row, LooksAtEnd{}, Together{});
       for (std::size_t k = 0; k < rows_.size(); ++k)
         if (rows_[k].size() == 0) sums_.of(static_cast<int>(k)), sums_.complete(static_cast<int>(k));
-      return {loss, model.gradients()};
+      return {counted(loss), model.gradients()};
     } else {
       auto const loss = model.value_and_gradient(batch, batch.first_row, LooksAtEnd{}, Together{});
-      return {loss, model.gradients()};
+      return {counted(loss), model.gradients()};
     }
   }
   template <class Model, class Batch, class AtEnd = LooksAtEnd>
@@ -185,6 +186,10 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   }
 
  private:
+  Sum<float> counted(Sum<float> const& loss) const {
+    return pipelines::has_outputs<S>(stages_->rank(), stages_->size()) ? loss : Sum<float>{};
+  }
+
   template <class Model>
   static void refuse_faults(Model& model, Gradients const& gradients) {
     auto const trailer = gradients.trailer();
