@@ -94,7 +94,7 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
   template <class D>
   static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
-    static_assert(fits, "chorale: Conv1D computes on Cpu only");
+    static_assert(fits, "chorale: nn::Conv1D has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 

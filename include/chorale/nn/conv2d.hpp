@@ -154,7 +154,8 @@ struct Conv2D : Layer<Conv2D<Filters, Kernel, Options...>> {
   template <class D>
   static constexpr bool check_device() {
     constexpr bool fits = is_plain || D::memory == Memory::host;
-    static_assert(fits, "chorale: Conv2D with KernelWidth, Dilation or Groups computes on Cpu only");
+    static_assert(fits, "chorale: nn::Conv2D with KernelWidth, Dilation or Groups has no kernels for this device. Use "
+                        "a strategy over Cpu");
     return fits;
   }
 

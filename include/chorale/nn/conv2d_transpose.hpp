@@ -82,7 +82,7 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
   template <class D>
   static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
-    static_assert(fits, "chorale: Conv2DTranspose computes on Cpu only");
+    static_assert(fits, "chorale: nn::Conv2DTranspose has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 

@@ -105,7 +105,7 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
   template <class D>
   static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
-    static_assert(fits, "chorale: DepthwiseConv2D computes on Cpu only");
+    static_assert(fits, "chorale: nn::DepthwiseConv2D has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 

@@ -35,7 +35,7 @@ struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
   template <class D>
   static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
-    static_assert(fits, "chorale: GaussianNoise computes on Cpu only");
+    static_assert(fits, "chorale: nn::GaussianNoise has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 

@@ -99,7 +99,7 @@ class PerPosition {
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, target const*, float*, SumOfRows) const {
-    detail::refuse_device<D>();
+    detail::refuse_device<D, PerPosition>();
   }
 
  private:

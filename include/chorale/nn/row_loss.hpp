@@ -93,11 +93,12 @@ float sum_of(L const& loss, std::size_t rows, std::size_t width, float const* y,
 
 namespace detail {
 
-/// Refuses a loss that loops of the host compute, on a device that queues its work.
-template <class D>
+/// Refuses loss L, which loops of the host compute, on a device that queues its work.
+template <class D, class L>
 void refuse_device() {
   static_assert(sizeof(D) == 0, "chorale: this loss runs on CPUs only. On a GPU use loss::SparseCrossEntropy, "
-                                "loss::CrossEntropy or loss::MeanSquaredError, or a strategy over Cpu");
+                                "loss::CrossEntropy or loss::MeanSquaredError, or a strategy over Cpu; one of your own "
+                                "needs queue<D>(rows, width, output, target, d_output, to)");
 }
 
 inline void check_smoothing(float smoothing) {

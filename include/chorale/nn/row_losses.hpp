@@ -47,7 +47,7 @@ struct BinaryCrossEntropy {
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
-    detail::refuse_device<D>();
+    detail::refuse_device<D, BinaryCrossEntropy>();
   }
   static constexpr std::size_t targets(std::size_t width) { return width; }
 };
@@ -107,7 +107,7 @@ struct MeanAbsoluteError {
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
-    detail::refuse_device<D>();
+    detail::refuse_device<D, MeanAbsoluteError>();
   }
 };
 
@@ -145,7 +145,7 @@ struct Huber {
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
-    detail::refuse_device<D>();
+    detail::refuse_device<D, Huber>();
   }
   static constexpr std::size_t targets(std::size_t width) { return width; }
 };

@@ -87,7 +87,7 @@ class Weighted {
   }
   template <class D>
   void queue(std::size_t, std::size_t, float const*, target const*, float*, SumOfRows) const {
-    detail::refuse_device<D>();
+    detail::refuse_device<D, Weighted>();
   }
 
  private:

@@ -67,22 +67,22 @@ struct Own {
 // expect: compiles
 void run(Batch const& batch) { list<Queue, nn::Conv2D<1, 1>>(batch); }
 
-// expect: chorale: Conv2D with KernelWidth, Dilation or Groups computes on Cpu only
+// expect: chorale: nn::Conv2D with KernelWidth, Dilation or Groups has no kernels for this device. Use a strategy over Cpu
 void run(Batch const& batch) { list<Queue, nn::Conv2D<1, 1, nn::Dilation<2>>>(batch); }
 
-// expect: chorale: Conv2DTranspose computes on Cpu only
+// expect: chorale: nn::Conv2DTranspose has no kernels for this device. Use a strategy over Cpu
 void run(Batch const& batch) { list<Queue, nn::Conv2DTranspose<1, 1>>(batch); }
 
-// expect: chorale: DepthwiseConv2D computes on Cpu only
+// expect: chorale: nn::DepthwiseConv2D has no kernels for this device. Use a strategy over Cpu
 void run(Batch const& batch) { list<Queue, nn::DepthwiseConv2D<1>>(batch); }
 
-// expect: chorale: GaussianNoise computes on Cpu only
+// expect: chorale: nn::GaussianNoise has no kernels for this device. Use a strategy over Cpu
 void run(Batch const& batch) { list<Queue, nn::GaussianNoise<0.5>>(batch); }
 
 // expect: compiles
 void run(Rows<Image, Kind> const& batch) { graph<Queue, Image, nn::Conv2D<1, 1>, nn::Flatten>(batch); }
 
-// expect: chorale: Conv1D computes on Cpu only
+// expect: chorale: nn::Conv1D has no kernels for this device. Use a strategy over Cpu
 void run(Rows<Steps, Kind> const& batch) { graph<Queue, Steps, nn::Conv1D<1, 1>, nn::Flatten>(batch); }
 
 // expect: chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together
@@ -100,7 +100,7 @@ void run(Rows<Steps, Kind> const& batch) { graph<Queue, Steps, nn::GRU<3>>(batch
 // expect: compiles
 void run(BasicBatch<float, float> const& batch) { loss_of_list<Queue, loss::MeanSquaredError, List<>>(batch); }
 
-// expect: chorale: a loss on this device queues its work and leaves the sum in memory
+// expect: chorale: this loss runs on CPUs only. On a GPU use loss::SparseCrossEntropy
 void run(BasicBatch<float, float> const& batch) { loss_of_list<Queue, Own, List<>>(batch); }
 
 // expect: chorale: loss::SparseCrossEntropyOfProbabilities runs on CPUs only. On a GPU leave nn::Softmax out of the network and use loss::SparseCrossEntropy
@@ -114,7 +114,7 @@ void run(BasicBatch<float, float> const& batch) {
 // expect: compiles
 void run(Rows<Image, Numbers, Weight> const& batch) { loss_of_graph<Queue>(loss::MeanSquaredError{}, batch); }
 
-// expect: chorale: this loss runs on CPUs only. On a GPU use loss::SparseCrossEntropy, loss::CrossEntropy or loss::MeanSquaredError, or a strategy over Cpu
+// expect: chorale: this loss runs on CPUs only. On a GPU use loss::SparseCrossEntropy, loss::CrossEntropy or loss::MeanSquaredError, or a strategy over Cpu; one of your own needs queue<D>
 void run(Rows<Image, Numbers, Weight> const& batch) { loss_of_graph<Queue>(Own{}, batch); }
 
 // expect: chorale: losses weighted by a field run on CPUs only. Use a strategy over Cpu

@@ -38,7 +38,8 @@ namespace graph {
 template <class D, bool recomputes>
 constexpr auto check_recompute() {
   static_assert(!QueuesWork<D> || !recomputes,
-                "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together");
+                "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together. "
+                "Leave it out, or use a strategy over Cpu");
 }
 
 }  // namespace graph

@@ -271,7 +271,7 @@ class GraphLearner {
   /// The gradient by input F, which is Differentiable, of the loss of this batch. Changes gradients of variables.
   template <class F, class Batch>
   Span<float const> gradient_by(F, Pass pass, Batch const& batch) {
-    static_assert(!QueuesWork<D>, "chorale: gradient_by(F, batch) computes on Cpu only");
+    static_assert(!QueuesWork<D>, "chorale: gradient_by(F, batch) computes on Cpu only. Use a strategy over Cpu");
     pass.axes      = axes_;
     auto& executor = begun_or_forward(batch, pass);
     scores_.losses(batch, executor, axes_);

@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/nn/graph/sequential_executor.hpp>
 #include <chorale/nn/metric_state.hpp>
+#include <chorale/nn/row_loss.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 #include <chorale/tensor/step_header.hpp>
@@ -180,12 +181,11 @@ class QueuedStep {
     constexpr bool fits = requires(Loss const& loss, float* y, target const* wanted, SumOfRows to) {
       loss.template queue<D>(1, width, y, wanted, y, to);
     };
-    static_assert(fits, "chorale: a loss on this device queues its work and leaves the sum in memory. Write queue<D>("
-                        "rows, width, output, target, d_output, to), as loss::MeanSquaredError has it");
     auto const* const y = executor_->output(0);
     if constexpr (fits)
       loss_->template queue<D>(batch_->rows, width, y, targets_, executor_->d_output(0),
                                step().sum_to(&StepHeader{header}.loss()));
+    else loss::detail::refuse_device<D, Loss>();
     metric::each_of(*metrics_, [&]<std::size_t I>(auto const& metric) {
       if constexpr (queues<std::remove_cvref_t<decltype(metric)>>)
         metric.template queue<D>(batch_->rows, width, y, targets_, step().sum_to(&StepHeader{header}.metric(I)));

@@ -87,7 +87,7 @@ class QueuedTerms {
       term.what.template queue<D>(rows, C::width, y, step_->fetch(there, batch.rows * F::size, count_), dy, sum());
       if (factors_[count_] != 1) Kernels<D>::multiply(n, dy, factors_[count_]);
     } else {
-      loss::detail::refuse_device<D>();
+      loss::detail::refuse_device<D, decltype(Term::what)>();
     }
     ++count_;
   }
