@@ -83,6 +83,7 @@ struct ClusterParts {
   std::string found_in = "code";                                           // "TF_CONFIG", "Slurm"
   std::string no_addresses{};                                              // why there are none: a sentence
   std::string meets_at{};                                                  // then: see RendezvousInfo
+  int spare_ports = 0;                                                     // see RendezvousInfo
 };
 
 /// The tasks of a job, and which of them this process is.
@@ -224,8 +225,8 @@ class Cluster {
   RendezvousInfo meeting() const {
     auto const known = has_addresses();
     return {.addresses = known ? addresses() : std::vector<std::string>{},
-            .no_addresses = known ? "" : why_no_addresses(), .meets_at = known ? "" : meets_at(), .job = job(),
-            .incarnation = incarnation(), .lines = lines()};
+            .no_addresses = known ? "" : why_no_addresses(), .meets_at = known ? "" : meets_at(),
+            .spare_ports = parts_.spare_ports, .job = job(), .incarnation = incarnation(), .lines = lines()};
   }
 
   std::string const& job() const& { return parts_.job; }

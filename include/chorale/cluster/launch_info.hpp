@@ -6,6 +6,7 @@
 #include <chorale/cluster/cluster.hpp>
 #include <chorale/cluster/environment.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,7 @@ struct LaunchInfo {
   std::vector<std::string> addresses{};                                    // [rank]; empty: not known
   std::string no_addresses{};                                              // then: the reason, as a sentence
   std::string meets_at{};                                                  // then: rank 0's address, if it is known
+  int spare_ports = 0;                                                     // see RendezvousInfo
 
   bool is_one_host() const { return world == 1 || local_size == world; }
   /// True if a service started the ranks' own launcher on each of its hosts.
@@ -70,7 +72,8 @@ inline LaunchInfo checked(LaunchInfo launch) {
   return launch;
 }
 
-/// Sets addresses: on one host, rank r is at host:base + r; on several, `meets_at` is host:base.
+/// Sets addresses: on one host, rank r is at host:base + r; on several, `meets_at` is host:base. Ports that are not
+/// CHORALE_PORT nobody has chosen: then others will do, too.
 ///
 /// throws  BadArgument when there are not that many ports
 inline void place_from(LaunchInfo& launch, std::string const& host, int base, std::string const& base_is) {
@@ -79,6 +82,7 @@ inline void place_from(LaunchInfo& launch, std::string const& host, int base, st
     throw BadArgument{launch.by + ": " + std::to_string(launch.world) + " ranks from port " + std::to_string(base) +
                           " on, which is " + base_is + ", need port " + std::to_string(last) + ", above 65535.",
                       "CHORALE_PORT=20000"};
+  if (base_is != "CHORALE_PORT" && launch.world > 1) launch.spare_ports = std::clamp(65'535 - base - launch.world, 0, 15);
   if (!launch.is_one_host()) {
     launch.meets_at = HostPort{host, base}.text();
     return;
@@ -99,6 +103,7 @@ inline ClusterParts parts_of(LaunchInfo const& launch) {
   parts.found_in     = launch.by;
   parts.no_addresses = launch.no_addresses;
   parts.meets_at     = launch.meets_at;
+  parts.spare_ports  = launch.spare_ports;
   return parts;
 }
 

@@ -86,13 +86,17 @@ struct BasicTcpTransport<P> {
     if (incarnation == 0) whole.incarnation = meeting.incarnation;
     if (!secret && !group.is_all_local()) whole.secret = Secret::from_env();
     whole.plan.insert(whole.plan.end(), meeting.lines.begin(), meeting.lines.end());
-    if (whole.addresses.empty() && !meeting.meets_at.empty()) whole.addresses = whole.met(group);
+    if (addresses.empty() && meeting.spare_ports > 0 && !meeting.addresses.empty())
+      whole.addresses = whole.met(group, meeting.addresses.front());
+    else if (whole.addresses.empty() && !meeting.meets_at.empty()) whole.addresses = whole.met(group, meeting.meets_at);
     return whole;
   }
 
   /// Runs the rendezvous, and returns the addresses of all ranks: one host for each process, one port for each rank.
-  std::vector<std::string> met(Group const& group) const {
-    auto const first = TcpAddress::parse(group.meeting().meets_at);
+  ///
+  /// at   where rank 0 is to listen
+  std::vector<std::string> met(Group const& group, std::string const& at) const {
+    auto const first = TcpAddress::parse(at);
     auto const each  = group.meeting().ranks_per_process;
     CHORALE_EXPECTS(first.port + group.size() <= 65'535,
                     std::to_string(group.size()) + " ranks that meet need a port each from " +
@@ -102,6 +106,8 @@ struct BasicTcpTransport<P> {
     setup.me               = group.local().front() / each;
     setup.members          = group.size() / each;
     setup.each             = each;
+    setup.first_port       = first.port;
+    setup.spare_ports      = group.meeting().spare_ports;
     setup.job              = job_bytes();
     setup.incarnation      = incarnation;
     setup.secret           = secret;
@@ -110,11 +116,12 @@ struct BasicTcpTransport<P> {
     setup.report_every     = report_every;
     setup.log              = log;
     setup.while_joining    = while_joining;
-    auto const hosts       = tcp::Rendezvous{std::move(setup)}.hosts();
+    auto meeting           = tcp::Rendezvous{std::move(setup)};
+    auto const hosts       = meeting.hosts();
     auto all               = std::vector<std::string>{};
     for (Rank rank = 0; rank < group.size(); ++rank)
       all.push_back(TcpAddress{hosts[static_cast<std::size_t>(rank / each)],
-                               static_cast<std::uint16_t>(first.port + rank)}.text());
+                               static_cast<std::uint16_t>(meeting.first_port() + rank)}.text());
     return all;
   }
 

@@ -26,6 +26,8 @@ namespace chorale {
 /// addresses      where each rank listens, in the order of ranks; empty where the transport needs none
 /// no_addresses   why there are none, as a sentence, for transports that need them
 /// meets_at       if unknown, rank 0's address: rank r listens on this port + r, the rendezvous is at this port + size
+/// spare_ports    not 0: nobody has chosen the ports, and if others have them, ranks listen up to so many higher, which
+///                a rendezvous tells them, also where addresses are known
 /// job            the same on all ranks; empty: the transport's own default
 /// incarnation    how often the job was started again
 /// lines          what ranks must agree on besides the model, such as the members of the job
@@ -33,6 +35,7 @@ struct RendezvousInfo {
   std::vector<std::string> addresses{};
   std::string no_addresses{};
   std::string meets_at{};
+  int spare_ports = 0;
   std::string job{};
   std::uint32_t incarnation = 0;
   std::vector<std::string> lines{};

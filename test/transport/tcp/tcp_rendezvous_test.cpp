@@ -30,6 +30,16 @@ using chorale::test::Voice;
 
 namespace {
 
+/// As group(), of ranks whose ports nobody has chosen, with addresses where `known`.
+Group unchosen(std::string const& at, bool known, int ranks, int process) {
+  auto meeting = RendezvousInfo{.spare_ports = 15, .job = "meeting"};
+  auto const port = at.rfind(':') + 1;
+  if (!known) meeting.meets_at = at;
+  for (int rank = 0; known && rank < ranks; ++rank)
+    meeting.addresses.push_back(at.substr(0, port) + std::to_string(std::stoi(at.substr(port)) + rank));
+  return {ranks, {process}, std::move(meeting)};
+}
+
 Secret secret(std::string_view text = "sixteen bytes, at least") {
   return Secret{std::as_bytes(Span<char const>{text})};
 }
@@ -109,6 +119,31 @@ TEST_CASE("ranks that know where the first one is meet there and reduce", "[tran
   }, 60};
   for (int i = 0; i < members; ++i) {
     CHECK(all.line(i) == "all " + std::to_string(members));
+    CHECK(all.exit(i) == 0);
+  }
+}
+
+TEST_CASE("where a stranger has a port that nobody has chosen, ranks take the next free ones",
+          "[transport][meeting][processes]") {
+  auto const taken = GENERATE(0, 1, 2);                                    // of rank 0, of rank 1, of the rendezvous
+  auto const known = GENERATE(true, false);
+  auto const at    = free_ports(20);
+  auto place       = sockaddr_in{};
+  place.sin_family = AF_INET;
+  place.sin_port   = htons(static_cast<std::uint16_t>(TcpAddress::parse(at).port + taken));
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto const stranger   = FileDescriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  REQUIRE(::bind(stranger.number(), reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
+  REQUIRE(::listen(stranger.number(), 4) == 0);                            // it never answers
+  auto all = Processes{2, [&](int me, Voice voice) {
+    auto endpoints = transport().connect(unchosen(at, known, 2, me));
+    auto sum       = static_cast<float>(me + 1);
+    RingAllReduce{}.all_reduce(endpoints[0], Span<float>{&sum, 1}, Op::sum);
+    voice.say(sum == 3 ? "all" : "another sum");
+  }, 60};
+  INFO("port " << taken << (known ? ", addresses are known" : ""));
+  for (int i = 0; i < 2; ++i) {
+    CHECK(all.line(i) == "all");
     CHECK(all.exit(i) == 0);
   }
 }

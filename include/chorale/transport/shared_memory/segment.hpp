@@ -8,6 +8,7 @@
 #include <chorale/core/host.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/transport/common/operation_check.hpp>
 #include <chorale/transport/shared_memory/process.hpp>
 #include <chorale/transport/shared_memory/segment_file.hpp>
 #include <chorale/transport/shared_memory/segment_layout.hpp>

@@ -17,10 +17,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,9 +31,14 @@
 namespace chorale::tcp {
 
 /// Options of a Rendezvous. A member is a process; all members know the address of the first one.
+///
+/// first_port    of the ranks, which have one each
+/// spare_ports   how much higher it may be, and so may that of the rendezvous, where other programs have these ports
 struct RendezvousOptions {
   TcpAddress at{};
   int me = 0, members = 1, each = 1;                                       // each: ranks of a member
+  std::uint16_t first_port = 0;
+  int spare_ports          = 0;
   std::array<std::byte, 16> job{};
   std::uint32_t incarnation = 0;
   std::optional<Secret> secret{};
@@ -68,11 +75,31 @@ inline std::vector<std::string> hosts_of(std::vector<ObservedPeer> const& others
   return hosts;
 }
 
+/// Returns the first port, at most `spare` higher, from which on so many are free on this host; if none is, that port.
+inline std::uint16_t free_from(asio::io_context& io, std::uint16_t port, int ports, int spare) {
+  auto const is_free = [&](int number) {
+    auto error = boost::system::error_code{};
+    auto probe = asio::ip::tcp::acceptor{io};
+    if (probe.open(asio::ip::tcp::v4(), error)) return false;
+    probe.set_option(asio::socket_base::reuse_address{true}, error);
+    if (!error) probe.bind({asio::ip::tcp::v4(), static_cast<std::uint16_t>(number)}, error);
+    if (!error) probe.listen(1, error);
+    return !error;
+  };
+  for (int first = port; first <= port + spare; ++first) {
+    auto n = 0;
+    while (n < ports && is_free(first + n)) ++n;
+    if (n == ports) return static_cast<std::uint16_t>(first);
+  }
+  return port;
+}
+
 /// Rendezvous of members that know only where the first one listens: each gets the hosts of all.
 ///
 ///   member 0                                                   member i
 ///                                                ◀──────       connects, and both prove that they have the secret
-///     once all connected: size (4), text, MAC (32) ──────▶     text: "+" and all hosts, or "-" and the reason
+///     once all connected: size (4), text, MAC (32) ──────▶     text: "+", the first port of ranks and all hosts, or
+///                                                             "-" and the reason
 ///
 /// The MAC is made with the key of the connection; without a secret it is 0.
 ///
@@ -88,9 +115,15 @@ class Rendezvous {
   /// throws  PeerLost when not all connect within timeouts.join; Disagreement when members are of different jobs, or
   ///         have different secrets; BadArgument when the first member cannot listen on its address
   std::vector<std::string> hosts() {
-    if (setup_.members == 1) return {setup_.at.host};
+    if (setup_.members == 1) {
+      setup_.first_port = free_from(io_, setup_.first_port, setup_.each, setup_.spare_ports);
+      return {setup_.at.host};
+    }
     return setup_.me == 0 ? wait_for_all() : call_first();
   }
+
+  /// The port of rank 0, once hosts() has returned; those of the others follow it.
+  std::uint16_t first_port() const { return setup_.first_port; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -139,6 +172,7 @@ class Rendezvous {
   // The first member.
 
   std::vector<std::string> wait_for_all() {
+    if (setup_.spare_ports > 0) setup_.at.port = free_from(io_, setup_.at.port, 1, setup_.spare_ports);
     auto listener = Listener{io_, listens_at(), setup_.secret.has_value(), setup_.insecure_network, 0,
                              NamePatience::within(setup_.timeouts.join, setup_.log)};
     auto host     = Listener::Host{};
@@ -159,8 +193,10 @@ class Rendezvous {
     for (auto const& other : others_)
       seen.push_back({other->connection.remote.address(), other->connection.socket.local_endpoint().address()});
     auto const hosts = hosts_of(seen);
-    auto text        = std::string{"+"};
-    for (auto const& one : hosts) text.append(text.size() == 1 ? "" : "\n") += one;
+    if (setup_.spare_ports > 0)
+      setup_.first_port = free_from(io_, setup_.first_port, setup_.members * setup_.each, setup_.spare_ports);
+    auto text        = "+" + std::to_string(setup_.first_port);
+    for (auto const& one : hosts) text.append("\n") += one;
     tell(text);
     return hosts;
   }
@@ -246,11 +282,21 @@ class Rendezvous {
     call.secret   = setup_.secret;
     call.timeouts   = setup_.timeouts;
     call.admit    = [this](wire::Identity const&, AuthenticatedSocket with) { listen_to(std::move(with)); };
-    call.refused  = [this](wire::Refusal const& no) { throw Disagreement{no.fault, place() + ": " + no.reason + "."}; };
+    call.refused  = [this](wire::Refusal const& no) {                      // perhaps by a job that has one of the ports
+      auto const other = no.fault == Fault::world_mismatch || no.fault == Fault::not_authentic;
+      refusal_         = place() + ": " + no.reason + ".";
+      if (setup_.spare_ports == 0 || !other) throw Disagreement{no.fault, refusal_};
+    };
     call.starved  = [](int error) { throw_no_socket(error); };
-    auto dial     = Connector{io_, std::move(call)};
-    dial.start();
-    auto const waits = [&] { return first_ ? std::string{"the other processes"} : "rank 0: " + dial.problem(); };
+    auto dials    = std::list<Connector>{};
+    for (int i = 0; i <= setup_.spare_ports; ++i) {
+      dials.emplace_back(io_, call).start();
+      ++call.address.port;
+    }
+    auto const waits = [&] {
+      if (first_) return std::string{"the other processes"};
+      return "rank 0: " + (refusal_.empty() ? dials.front().problem() : refusal_);
+    };
     if (!run_until([&] { return told_.has_value(); }, waits))
       throw PeerLost{0, "no answer within " + seconds_text() + " from " + place() + "; waited for " + waits() + ".",
                      "check that rank 0 runs on that host, and that no firewall blocks the port."};
@@ -263,9 +309,19 @@ class Rendezvous {
       if (c == '\n') hosts.emplace_back();
       else hosts.back() += c;
     }
+    auto const port = number_in(hosts.front());
+    hosts.erase(hosts.begin());
+    if (port < 1 || port > 65'535) throw PeerLost{0, place() + ": its port is none."};
+    setup_.first_port = static_cast<std::uint16_t>(port);
     if (hosts.size() != static_cast<std::size_t>(setup_.members))
       throw PeerLost{0, place() + ": " + std::to_string(hosts.size()) + " hosts were named."};
     return hosts;
+  }
+
+  static int number_in(std::string const& text) {
+    auto number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
   }
 
   void listen_to(AuthenticatedSocket with) {
@@ -293,6 +349,7 @@ class Rendezvous {
   std::optional<AuthenticatedSocket> first_;                               // used by all others
   std::vector<std::byte> heard_;
   std::optional<std::string> told_;
+  std::string refusal_;                                                    // by whoever has one of the ports
 };
 
 }  // namespace chorale::tcp
