@@ -40,7 +40,7 @@ namespace chorale {
 /// The lines of a model, the names of a strategy of several ranks and of its reduce, its own lines(model), and the
 /// operations of its step, so that ranks whose steps would not meet refuse each other. Which device computes may differ.
 ///
-///   strategy MultiWorkerMirroredStrategy<device>
+///   strategy MultiWorkerMirroredStrategy
 ///   reduce RingAllReduce
 template <class Model, class S, class R>
 std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& strategy, R const& reduce) {
@@ -48,6 +48,8 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& stra
   if (num_ranks(strategy) > 1) {
     auto name = type_name<S>();
     detail::replace_words(name, type_name<typename S::device>(), "device");
+    for (std::string const without : {",device", "<device>", "<>"})        // of which compilers leave out defaults
+      for (auto at = name.find(without); at != name.npos; at = name.find(without)) name.erase(at, without.size());
     constexpr auto has_lines = requires { strategy.lines(model); };
     lines.push_back("strategy " + (has_lines ? name.substr(0, name.find('<')) : name));
     lines.push_back("reduce " + type_name<R>());
