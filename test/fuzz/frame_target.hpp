@@ -3,6 +3,8 @@
 
 #include "test/fuzz/property.hpp"
 
+#include <chorale/transport/common/operation_log.hpp>
+#include <chorale/transport/tcp/position_check.hpp>
 #include <chorale/transport/wire/frame.hpp>
 #include <chorale/transport/wire/plan_message.hpp>
 
@@ -43,9 +45,32 @@ inline void fuzz_header(ConstBytes in) {
     must(wire::parse(in.first(n), limit).result == wire::Parse::need_more, "part of a header is not a part");
 }
 
+/// The last operations of a rank that ends, as from who can compute checksums: headers, and 12 bytes before them.
+inline void fuzz_closing(ConstBytes in) {
+  constexpr auto head = std::size_t{12};
+  auto forged         = std::vector<std::byte>(head);
+  std::copy_n(in.rbegin(), std::min(in.size(), head), forged.begin());
+  for (; in.size() >= wire::header_bytes; in = in.subspan(wire::header_bytes)) {
+    forged.insert(forged.end(), in.begin(), in.begin() + wire::header_bytes);
+    auto const last = Bytes{forged}.last(wire::header_bytes);
+    wire::Writer{last.last(4)}.number(crc32c(ConstBytes{last}.first(wire::header_bytes - 4)));
+  }
+  auto const said = detail::ClosingMessage::parse(forged);
+  if (!said) return;
+  must(said->write().size() == forged.size(), "the last operations have another size when they are written again");
+  must(said->last.size() <= 2 * detail::ClosingMessage::most, "more operations than a rank sends when it ends");
+  static auto const mine = [] {
+    auto log = detail::OperationLog{};
+    log.add({.collective = Collective::all_reduce, .element = Element::f32, .count = 4, .tag = Tag{2}});
+    return log;
+  }();
+  if (auto const other = said->difference({0, 1}, mine)) must(!other->reason.empty(), "a difference without a text");
+}
+
 /// Any bytes, as what may stand on a connection after the handshake.
 inline void fuzz_frame(ConstBytes in) {
   fuzz_header(in);
+  fuzz_closing(in);
   if (in.size() >= wire::header_bytes) {                                   // as from who can compute a checksum
     auto forged = wire::HeaderBytes{};
     std::ranges::copy(in.first(wire::header_bytes), forged.begin());
