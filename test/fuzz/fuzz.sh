@@ -12,6 +12,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/found" "$work/least" "$corpus"
 
 libraries=(-lcrypto -lz)
+[[ $name != peer_* ]] || libraries+=(-ldnnl -lgomp)
 [[ $name != image_* ]] || libraries+=(-lpng -ljpeg)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
         -Iinclude -I. "test/fuzz/${name}_fuzzer.cpp" "${libraries[@]}" -o "$work/fuzzer"

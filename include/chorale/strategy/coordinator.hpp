@@ -207,7 +207,7 @@ std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchr
       }
       here[i]->leave();
     } catch (std::exception const& error) {
-      fail(at, error);
+      fail(at, error.what());
       throw;
     }
   };

@@ -151,7 +151,7 @@ class Coordinator {
     try {
       leave();
     } catch (std::exception const& error) {
-      fail(*at_, error);                                                   // before memory is freed that others may use
+      fail(*at_, error.what());                                            // before memory is freed that others may use
     }
   }
   Coordinator(Coordinator const&)            = delete;

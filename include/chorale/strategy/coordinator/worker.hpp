@@ -113,7 +113,7 @@ class ClosureWorker {
     try {
       run();
     } catch (PeerLost const& lost) {                                       // this rank cannot go on, another may
-      fail(*at_, lost);
+      fail(*at_, lost.what());
       throw;
     } catch (std::exception const& error) {
       say(std::max(exit_code(error), 1), error.what());

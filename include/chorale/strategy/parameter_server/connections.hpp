@@ -245,7 +245,7 @@ class ServerConnections {
       fail(*at_, "it lost a parameter server");                            // before memory is freed that others may use
       throw_lost(lost);
     } catch (std::exception const& error) {
-      fail(*at_, error);
+      fail(*at_, error.what());
       throw;
     }
     broken_ = false;

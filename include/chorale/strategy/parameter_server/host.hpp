@@ -135,7 +135,7 @@ class ServerHost {
           service->serve();
         } catch (std::exception const& error) {
           task->failure = std::current_exception();
-          fail(at, error);
+          fail(at, error.what());
         }
         task->report.ledger = service->ledger();
         task->report.losses = service->losses();
