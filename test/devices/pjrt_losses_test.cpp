@@ -59,13 +59,12 @@ TEST_CASE("PJRT devices compute metrics as Cpu does", "[devices][pjrt]") {
 
 TEST_CASE("PJRT devices update by rules as Cpu does", "[devices][pjrt]") {
 #define METRIC(...)
+  auto const check = [](auto const& one) {
+    compare(device(), one);
+    compare_ahead(device(), one);
+  };
 #define RULE(in_sequential, in_graph, pjrt, ...) \
-  if constexpr (pjrt == same) { \
-    INFO(#__VA_ARGS__); \
-    auto const one = RuleCase<TwoInSequence, decltype(__VA_ARGS__)>{__VA_ARGS__}; \
-    compare(device(), one); \
-    compare_ahead(device(), one); \
-  }
+  when<pjrt == same>([] { return RuleCase<TwoInSequence, decltype(__VA_ARGS__)>{__VA_ARGS__}; }, check);
 #include "test/devices/list.hpp"
 #undef RULE
 #undef PRECISION
@@ -73,11 +72,9 @@ TEST_CASE("PJRT devices update by rules as Cpu does", "[devices][pjrt]") {
 
 TEST_CASE("PJRT devices compute in precisions as their types say", "[devices][pjrt]") {
 #define RULE(...)
+  auto const check = [](auto const& one) { compare_rounded(device(), one); };
 #define PRECISION(in_sequential, in_graph, pjrt, rule, ...) \
-  if constexpr (pjrt == same) { \
-    INFO(#__VA_ARGS__); \
-    compare_rounded<__VA_ARGS__>(device(), PrecisionCase<__VA_ARGS__, TwoInSequence, decltype(rule)>{{rule}}); \
-  }
+  when<pjrt == same>([] { return PrecisionCase<__VA_ARGS__, TwoInSequence, decltype(rule)>{{rule}}; }, check);
 #include "test/devices/list.hpp"
 }
 

@@ -62,6 +62,12 @@ auto tuple_if_same(Make&& make) {
   else return std::tuple<>{};
 }
 
+/// Calls f(make()) if it is so; f is a template, so that else nothing of it is compiled.
+template <bool is_so, class Make, class F>
+void when(Make&& make, F&& f) {
+  if constexpr (is_so) f(make());
+}
+
 /// Calls f(LossCase) for each part of at most 8 of some losses.
 template <class... E, class F>
 void each_part(std::tuple<E...> const& all, F&& f) {

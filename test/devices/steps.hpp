@@ -330,6 +330,7 @@ template <Products P>
 struct WithProducts {};
 template <class P, class Network, class Rule>
 struct PrecisionCase : RuleCase<Network, Rule> {
+  using precision = P;
   struct Net : Network {};                                                 // compilers say a sentence once of a network
   auto model() const { return of(static_cast<P const*>(nullptr)); }
 
@@ -462,8 +463,9 @@ void compare_ahead(D const& device, Case const& one) {
 }
 
 /// Compares three steps in a precision with those of Cpu, which has floats: not the same, but near.
-template <class P, class D, class Case>
+template <class D, class Case>
 void compare_rounded(D const& device, Case const& one) {
+  using P                  = typename Case::precision;
   constexpr bool is_float  = std::is_same_v<P, nn::Precision<float>>;
   constexpr bool is_halves = std::is_same_v<P, nn::Precision<bf16>> || std::is_same_v<P, nn::Precision<fp16>>;
   auto const got = seen_on(device, one), want = seen_on(Cpu{}, one);
