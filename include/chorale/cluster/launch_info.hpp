@@ -82,7 +82,8 @@ inline void place_from(LaunchInfo& launch, std::string const& host, int base, st
     throw BadArgument{launch.by + ": " + std::to_string(launch.world) + " ranks from port " + std::to_string(base) +
                           " on, which is " + base_is + ", need port " + std::to_string(last) + ", above 65535.",
                       "CHORALE_PORT=20000"};
-  if (base_is != "CHORALE_PORT" && launch.world > 1) launch.spare_ports = std::clamp(65'535 - base - launch.world, 0, 15);
+  if (base_is != "CHORALE_PORT" && launch.world > 1)
+    launch.spare_ports = std::clamp(65'535 - base - launch.world, 0, 15);
   if (!launch.is_one_host()) {
     launch.meets_at = HostPort{host, base}.text();
     return;

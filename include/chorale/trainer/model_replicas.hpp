@@ -38,7 +38,7 @@
 namespace chorale {
 
 /// The lines of a model, the names of a strategy of several ranks and of its reduce, its own lines(model), and the
-/// operations of its step, so that ranks whose steps would not meet refuse each other. Which device computes may differ.
+/// operations of its step, so that ranks whose steps would not meet refuse each other. Devices may differ.
 ///
 ///   strategy MultiWorkerMirroredStrategy
 ///   reduce RingAllReduce

@@ -215,7 +215,9 @@ class RankState {
   }
 
   [[noreturn]] void give_up(Tag tag, char const* what, Fault fault, Rank culprit, std::string const& why) {
-    auto failure      = loss(fault, culprit, waits_in(tag), why + sentence("; rank {} waited for it", rank_) + kept(rank_, culprit) + kept(culprit, rank_));
+    auto failure      = loss(fault, culprit, waits_in(tag),
+                             why + sentence("; rank {} waited for it", rank_) + kept(rank_, culprit) +
+                                 kept(culprit, rank_));
     failure.operation = described_wait(tag, what);
     give_up(failure);
   }
