@@ -19,7 +19,7 @@ inline void fuzz_data_cifar(ConstBytes in) {
   auto const mode          = std::to_integer<unsigned>(in[0]);
   auto const repeat        = std::size_t{1} << mode / 4 % 8;
   auto content             = std::vector<std::byte>{};
-  auto const most          = in.size() > 1 && in[1] == std::byte{0x1f} ? std::size_t{1} << 8 : std::size_t{1} << 13;
+  auto const most          = in.size() > 1 && in[1] == std::byte{0x1f} ? std::size_t{1} << 6 : std::size_t{1} << 13;
   for (auto const byte : in.subspan(1))                    // of packed ones few: they become a thousand times as many
     if (content.size() < most) content.insert(content.end(), repeat, byte);
   auto const hundred = mode % 2 == 1;

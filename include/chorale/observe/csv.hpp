@@ -99,7 +99,7 @@ class CsvLines {
   void begin(std::string_view& piece) {
     number_ = 1;
     if (piece.starts_with("\xEF\xBB\xBF")) piece.remove_prefix(3);
-    if (piece.starts_with("\xFF\xFE") || piece.starts_with("\xFE\xFF"))
+    else if (piece.starts_with("\xFF\xFE") || piece.starts_with("\xFE\xFF"))
       fail("the text is UTF-16", "iconv -f utf-16 -t utf-8");
   }
   void clear() { number_ += 1 + std::exchange(breaks_, 0), text_.clear(), ends_.clear(), kept_ = 0; }
