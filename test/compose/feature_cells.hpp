@@ -14,7 +14,8 @@ namespace features {
 
 struct Cell {
   Learned (*learn)(Data const&);
-  bool same_rows, is_exact, is_near;
+  bool same_rows, is_exact;
+  double rounding;                                                         // what "~" allows
 };
 
 /// {feature, strategy}: the cells that were compiled.
@@ -27,7 +28,8 @@ template <class F, class C>
 bool add(std::string feature, std::string column) {
   constexpr bool is_exact  = std::is_same_v<decltype(C::reduce()), Reproducible<8>>;
   constexpr bool same_rows = C::same_rows || (!is_exact && requires { F::same_rows; });
-  cells()[{std::move(feature), std::move(column)}] = {&F::template learn<C>, same_rows, is_exact, C::is_near};
+  constexpr auto rounding  = !C::is_near ? 2e-5 : requires { F::in_halves; } ? 1e-2 : 1e-4;
+  cells()[{std::move(feature), std::move(column)}] = {&F::template learn<C>, same_rows, is_exact, rounding};
   return true;
 }
 

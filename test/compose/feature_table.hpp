@@ -16,31 +16,103 @@ struct Column {
 };
 inline constexpr auto columns = std::array{
     Column{"mirrored", "`MirroredStrategy`"},
-    Column{"local_sgd", "`LocalSgd<1, ..>`"},
-    Column{"zero_two", "`<Zero::two>`"},
+    Column{"synchronous", "servers, `Synchronous`"},
+    Column{"mesh", "`MeshStrategy`"},
     Column{"stages", "`pipelined<..>`"},
+    Column{"tpu", "`TPUStrategy<2>`"},
 };
 
 struct Row {
   std::string_view name;                                                   // in namespace features
   std::string_view text;
   std::string_view cells;                                                  // "=": the same bits, "~": but for rounding,
-};                                                                         // a number: the sentence that refuses it
+};                                                                         // "3": refused by the compiler with sentence
+                                                                           // 3; "3t": by an exception, if what is wrong
+constexpr auto thrown = 't';                                               // is known when the program runs
 
 inline constexpr auto rows = std::array{
-    Row{"fit", "`fit`", "= ~ = ="},
-    Row{"evaluate", "`evaluate`", "= ~ = ="},
-    Row{"predict", "`predict`", "= ~ = ="},
-    Row{"steps_per_epoch", "`FitOptions::steps_per_epoch`", "= ~ = ="},
-    Row{"clip", "`global_clipnorm`", "= ~ = ="},
-    Row{"schedule", "a schedule of the learning rate", "= ~ = ="},
-    Row{"callbacks", "callbacks, `stop`", "= ~ = ="},
-    Row{"resume", "a checkpoint, and resume", "= ~ = ="},
-    Row{"weights", "`save`, `load` of weights", "= ~ = ="},
+    Row{"fit", "`fit`", "= = = = ~"},
+    Row{"evaluate", "`evaluate`", "= = = = ~"},
+    Row{"predict", "`predict`", "= = = = ~"},
+    Row{"accumulate", "`FitOptions::accumulate`", "~ ~ ~ ~ ~"},
+    Row{"steps_per_epoch", "`FitOptions::steps_per_epoch`", "= = = = ~"},
+    Row{"clip", "`global_clipnorm`", "= 1t = = ~"},
+    Row{"schedule", "a schedule of the learning rate", "= = = = ~"},
+    Row{"set_rate", "`set_learning_rate`", "= 2 = = ~"},
+    Row{"callbacks", "callbacks, `stop`", "= = = = ~"},
+    Row{"early_stopping", "`EarlyStopping`, `validate_on`", "= = = = ~"},
+    Row{"resume", "a checkpoint, and resume", "= = = = ~"},
+    Row{"resume_of_one", "resume from that of one device", "= = = = ~"},
+    Row{"weights", "`save`, `load` of weights", "= = = = ~"},
+    Row{"load_checkpoint", "`load` of a checkpoint", "= = = = ~"},
+    Row{"retargeted", "`retarget` to one device", "= 3 = 4 ~"},
+    Row{"online", "`OnlineTraining`", "= 5 5 5 ~"},
+    Row{"own_loop", "a loop of one's own", "= = = = ~"},
+    Row{"two_models", "two models in one loop", "= 6t = = ~"},
+    Row{"sequential", "`nn::Sequential`", "= = = 7 ~"},
+    Row{"in_bf16", "`nn::Precision<bf16>`", "= = = 7 ~"},
+    Row{"loss_scaled", "`optim::LossScaled`, in fp16", "= 8 = 7 ~"},
+    Row{"adam", "`optim::Adam`, clipped", "= 1t = = ~"},
+    Row{"grouped", "`optim::Grouped`, `frozen`", "= 9 = = ~"},
+    Row{"averaged", "`optim::Averaged`", "= = = = ~"},
+    Row{"batch_norm", "`nn::BatchNorm`", "= 10t = = ~"},
+    Row{"sync_batch_norm", "`nn::SyncBatchNorm`", "~ 11 ~ 12 ~"},
+    Row{"dropout", "`nn::Dropout`", "= = = = ~"},
+    Row{"recompute", "`nn::Recompute`", "= = = = ~"},
+    Row{"outputs", "several outputs", "= = = = ~"},
+    Row{"row_weights", "weights of rows", "= = = = ~"},
+    Row{"class_weights", "`loss::Weighted`, weights of classes", "= = = = ~"},
+    Row{"state_metric", "a metric with a state", "= = = = ~"},
+    Row{"ragged", "ragged rows", "= = = 13 14"},
+    Row{"per_position", "`loss::per_position`", "= = = 13 14"},
+    Row{"table", "a table, gradients by rows", "= = = 15 ~"},
+    Row{"dense_table", "a table, `nn::DenseGradient`", "= = = = ~"},
+    Row{"split", "layers split along an axis", "16 16 = 17 18"},
+    Row{"dealt", "a table dealt along an axis", "16 16 = 15 18"},
+    Row{"custom", "`custom_model`", "= = = 7 19"},
 };
 
 /// What the compiler says, by the numbers of cells: its errors contain it.
-inline constexpr auto sentences = std::array<std::string_view, 0>{
+inline constexpr auto sentences = std::array{
+    std::string_view{"chorale: global_clipnorm needs the norm of all gradients, but each of 2 servers has its "
+                     "shard only"},
+    std::string_view{"chorale: under ParameterServerStrategy the servers apply the optimizer, and a worker cannot "
+                     "set its learning rate. A schedule of the optimizer works there"},
+    std::string_view{"chorale: retarget moves the variables of replicas, but under ParameterServerStrategy "
+                     "servers have them. Save a checkpoint, and resume from it under the other strategy"},
+    std::string_view{"chorale: retarget moves copies of a whole network, but under pipelined<Schedule>() each "
+                     "rank has a stage of it. Save a checkpoint, and resume from it under the other strategy"},
+    std::string_view{"chorale: OnlineTraining needs a Strategy whose replicas each have rows of their own, and "
+                     "add up their gradients in every step. Use MirroredStrategy, MultiWorkerMirroredStrategy or "
+                     "ShardedStrategy"},
+    std::string_view{"chorale: servers hold the variables of one model, and create() was called for a second one"},
+    std::string_view{"chorale: a pipeline cuts a network that is derived from nn::Graph, and this model is none. "
+                     "Put the layers of a Sequential in an nn::Block of a Graph"},
+    std::string_view{"chorale: optim::LossScaled does not run under ParameterServerStrategy, whose servers do not "
+                     "know by what a worker has scaled its loss. Use MultiWorkerMirroredStrategy"},
+    std::string_view{"chorale: optim::Grouped does not run under ParameterServerStrategy, whose servers do not "
+                     "know the names of variables. Use MultiWorkerMirroredStrategy"},
+    std::string_view{"chorale: servers apply an optimizer, which does not move norm/moving_mean, a moving average "
+                     "with momentum"},
+    std::string_view{"chorale: nn::SyncBatchNorm does not run under ParameterServerStrategy, whose workers do not "
+                     "wait for one another in a step. Use MultiWorkerMirroredStrategy"},
+    std::string_view{"chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline computes "
+                     "micro-batches. Use nn::BatchNorm"},
+    std::string_view{"chorale: a pipeline takes rows of one shape. Give the fields of this network one length"},
+    std::string_view{"chorale: a network with rows of different lengths does not compute on PJRT devices. Give "
+                     "its fields one length, or use a strategy over Cpu"},
+    std::string_view{"chorale: a pipeline has no gradients that are rows of a table. Write nn::Embedding<rows, "
+                     "width, nn::DenseGradient>, or use MirroredStrategy"},
+    std::string_view{"chorale: a layer of this network is split over several ranks along an Axis, and this "
+                     "Strategy has no such ranks. Use MeshStrategy with a Mesh that has the Axis"},
+    std::string_view{"chorale: a layer of this network is split over several ranks along an Axis, and a pipeline "
+                     "computes each stage on one rank. Use layers that are not split, or MeshStrategy without "
+                     "pipelined<Schedule>()"},
+    std::string_view{"chorale: this layer is not written in operations of StableHLO, so no PJRT device computes "
+                     "it. Use layers that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, or use a "
+                     "strategy over Cpu"},
+    std::string_view{"chorale: this model computes on host memory, but the strategy computes on another device. "
+                     "Use a strategy over Cpu"},
 };
 
 /// The cell of a feature and a strategy, by their names; empty if there is none.
@@ -55,6 +127,14 @@ constexpr std::string_view cell_of(std::string_view feature, std::string_view co
     }
   }
   return {};
+}
+
+/// The sentence whose number a cell has.
+constexpr std::string_view sentence_of(std::string_view cell) {
+  auto number = std::size_t{0};
+  for (auto const c : cell)
+    if (c >= '0' && c <= '9') number = 10 * number + static_cast<std::size_t>(c - '0');
+  return number == 0 || number > sentences.size() ? std::string_view{} : *(sentences.begin() + number - 1);
 }
 
 }  // namespace chorale::test::features

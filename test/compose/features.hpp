@@ -375,6 +375,8 @@ struct sequential {
   }
 };
 struct in_bf16 {
+  static constexpr bool in_halves = true;
+
   template <class S>
   static Learned learn(Data const& data) {
     return all_of({trainer_of<S>(nn::compile<Chain, nn::Precision<bf16>>(loss::SparseCrossEntropy{}, rule())),
@@ -382,6 +384,8 @@ struct in_bf16 {
   }
 };
 struct loss_scaled {
+  static constexpr bool in_halves = true;
+
   template <class S>
   static Learned learn(Data const& data) {
     return all_of({trainer_of<S>(nn::compile<Chain, nn::Precision<fp16>>(loss::SparseCrossEntropy{},

@@ -170,7 +170,7 @@ std::string feature_tables() {
   namespace of            = test::features;
   constexpr auto together = std::size_t{10};
   auto text               = std::string{};
-  auto equal = 0, refused = 0;
+  auto equal = 0, refused = 0, thrown = 0;
   for (std::size_t first = 0; first < of::columns.size(); first += together) {
     auto const last = std::min(first + together, of::columns.size());
     auto head = std::string{"| |"}, rule = std::string{"| --- |"};
@@ -184,7 +184,7 @@ std::string feature_tables() {
       for (auto i = first; i < last; ++i) {
         auto const cell = of::cell_of(row.name, of::columns[i].name);
         REQUIRE_FALSE(cell.empty());
-        ++(cell == "=" || cell == "~" ? equal : refused);
+        ++(cell == "=" || cell == "~" ? equal : cell.ends_with(of::thrown) ? thrown : refused);
         text.append(" ").append(cell == "~" ? "≈" : cell).append(" |");
       }
       text += '\n';
@@ -192,7 +192,7 @@ std::string feature_tables() {
     text += '\n';
   }
   text += std::to_string(equal) + " cells are equal to one device, " + std::to_string(refused) +
-          " are refused by the compiler:\n\n";
+          " are refused by the compiler, " + std::to_string(thrown) + " by an exception:\n\n";
   for (std::size_t i = 0; i < of::sentences.size(); ++i)
     text.append(std::to_string(i + 1)).append(". ").append(of::sentences[i]).append("\n");
   return text;

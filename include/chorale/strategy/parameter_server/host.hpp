@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
 #include <chorale/strategy/parameter_server/replica_group.hpp>
 #include <chorale/strategy/parameter_server/service.hpp>
@@ -62,7 +62,9 @@ class ServerHost {
   /// throws  BadArgument when it was called before: servers hold the variables of one model
   template <class S, class Model, class Replica>
   void begin(S const& strategy, Model const& model, Seed seed, Span<E> endpoints, Span<Replica> replicas) {
-    CHORALE_EXPECTS(!begun_, "servers hold the variables of one model: create() was called twice");
+    if (begun_)
+      throw BadArgument{"servers hold the variables of one model, and create() was called for a second one.",
+                        "MultiWorkerMirroredStrategy, under which a loop may train several."};
     auto const each   = static_cast<std::size_t>(strategy.replicas_per_worker());
     auto const shards = strategy.shards(model.plan, decltype(model.optimizer)::slots, static_cast<int>(each));
     Replica::expect_fit(shards, strategy.options());
