@@ -63,7 +63,7 @@ def sentences():
 
 def numbers(answer):
     """(how, {sentences}) of an answer: ("same", {}), ("none", {}), ("no", {3, 4}) or ("throws", {3})."""
-    found = re.fullmatch(r"(same|none)|(no)\((\d+)(?:, (\d+))?\)|(throws|differs)\((\d+)\)", answer)
+    found = re.fullmatch(r"(same|none)|(no)\((\d+)(?:, (\d+))?\)|(throws)\((\d+)\)", answer)
     if not found:
-        raise ValueError(f"{LIST} has an answer {answer!r}, neither same, none, no(1), no(1, 2), throws(1) nor differs(1)")
+        raise ValueError(f"{LIST} has an answer {answer!r}, neither same, none, no(1), no(1, 2) nor throws(1)")
     return found[1] or found[2] or found[5], {int(n) for n in (found[3], found[4], found[6]) if n}

@@ -12,8 +12,8 @@
 //   OPTION(namespace, name)                   of rows of this list
 //   PART(namespace, name)                     no layer, loss, metric, rule or precision: what these are made of
 //
-// An answer is `same`, `no(n)`: sentence n of the compiler, `throws(n)`: the same as the program runs, `differs(n)`:
-// other numbers, why says sentence n, or `none`: on no device in a Sequential.
+// An answer is `same`, `no(n)`: sentence n of the compiler, `throws(n)`: the same as the program runs, or `none`: on
+// no device in a Sequential.
 
 // Layers: activations
 LAYER(same, same, same, vector, nn::ReLU)
@@ -35,7 +35,7 @@ LAYER(same, same, same, vector, nn::Dense<4>)
 LAYER(same, same, same, vector, nn::Dense<4, nn::HeNormal>)
 LAYER(none, same, same, sequence, nn::Dense<4, nn::GlorotUniform>)
 LAYER(same, same, same, vector, nn::Dropout<40>)
-LAYER(differs(24), same, same, image, nn::Dropout<40>)
+LAYER(same, same, same, image, nn::Dropout<40>)
 LAYER(no(3), no(3), same, vector, nn::GaussianNoise<10>)
 LAYER(same, same, same, vector, nn::Residual<nn::Dense<6>, nn::Tanh>)
 LAYER(same, same, same, vector, nn::Residual<nn::Dense<4>, nn::Shortcut<nn::Dense<4>>>)
@@ -338,5 +338,3 @@ SENTENCE(22,
 SENTENCE(23,
          "label_smoothing is computed on CPUs only, and is 0.1 on another device. Give smoothed targets to "
          "loss::CrossEntropy")
-SENTENCE(24,
-         "behind a convolution of a Sequential Cpu counts random numbers as pixels lie in its memory, so it drops others")

@@ -50,6 +50,10 @@ TEST_CASE("PJRT devices compute layers of vectors as Cpu does", "[devices][pjrt]
   compare_layers<two_vectors>();
 }
 TEST_CASE("PJRT devices compute layers of images as Cpu does", "[devices][pjrt]") { compare_layers<image>(); }
+TEST_CASE("random numbers do not depend on the order in which Cpu has pixels", "[devices][pjrt]") {
+  compare(device(), SequentialLayerCase<image, nn::Dropout<40>>{});
+  compare(device(), SequentialLayerCase<image, nn::GaussianNoise<10>>{});
+}
 TEST_CASE("PJRT devices compute layers of sequences and ids as Cpu does", "[devices][pjrt]") {
   compare_layers<sequence>();
   compare_layers<two_sequences>();

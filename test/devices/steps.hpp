@@ -28,7 +28,6 @@ constexpr int same = 0;                                                    // th
 constexpr int none = -1;                                                   // not on Cpu either
 constexpr int no(int sentence, int = 0) { return sentence; }               // what the compiler says
 constexpr int throws(int sentence) { return -1 - sentence; }               // what the program says when it begins
-constexpr int differs(int sentence) { return -1000 - sentence; }           // in other numbers
 
 struct Vector : Field<float, 6> {};
 struct OtherVector : Field<float, 6> {};

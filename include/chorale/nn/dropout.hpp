@@ -92,7 +92,8 @@ struct Dropout : Layer<Dropout<Rate>> {
     static constexpr bool overwrites = true, keeps_y = false;
 
     explicit stage(Site<D> const& site)
-        : in_{site.in}, rows_{static_cast<std::size_t>(site.rows)}, stream_{static_cast<std::uint64_t>(site.layer)} {}
+        : in_{site.in}, lie_{site.in}, rows_{static_cast<std::size_t>(site.rows)},
+          stream_{static_cast<std::uint64_t>(site.layer)} {}
 
     auto        out() const { return in_; }
     std::size_t workspace() const { return 0; }
@@ -113,10 +114,11 @@ struct Dropout : Layer<Dropout<Rate>> {
    private:
     void drop(float* x, Pass const& pass) const {
       if (pass.training && Rate.value > 0)
-        Kernels<D>::dropout(rows_, in_, x, Rate.as_float(), pass, stream_);
+        Kernels<D>::dropout(rows_, lie_, x, Rate.as_float(), pass, stream_);
     }
 
     typename Kernels<D>::layout in_;
+    typename Kernels<D>::Places lie_;
     std::size_t rows_;
     std::uint64_t stream_;
     Ports at_;

@@ -45,7 +45,8 @@ struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
     static constexpr bool overwrites = true, keeps_y = false;
 
     explicit stage(Site<D> const& site)
-        : in_{site.in}, rows_{static_cast<std::size_t>(site.rows)}, stream_{static_cast<std::uint64_t>(site.layer)} {}
+        : in_{site.in}, lie_{site.in}, rows_{static_cast<std::size_t>(site.rows)},
+          stream_{static_cast<std::uint64_t>(site.layer)} {}
 
     auto        out() const { return in_; }
     std::size_t workspace() const { return 0; }
@@ -57,10 +58,10 @@ struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
       if (at_.y != at_.x) Kernels<D>::copy(in_, at_.x, at_.y);
       if (!pass.training || Deviation.value == 0) return;
       auto const random = Random{pass.now.drawn(), stream_};
-      auto const width  = Kernels<D>::bytes(in_) / sizeof(float) / rows_;
+      auto const width  = lie_.width();
       for (std::size_t r = 0; r < rows_; ++r)
         for (std::size_t i = 0; i < width; ++i)
-          at_.y[r * width + i] += deviation * random.normal((pass.now.first_row + r) * width + i);
+          at_.y[lie_(r, i)] += deviation * random.normal((pass.now.first_row + r) * width + i);
     }
     void backward(Pass const&) const {
       if (at_.dx != nullptr && at_.dx != at_.dy) Kernels<D>::copy(in_, at_.dy, at_.dx);
@@ -70,6 +71,7 @@ struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
     static constexpr float deviation = Deviation.as_float();
 
     typename Kernels<D>::layout in_;
+    typename Kernels<D>::Places lie_;
     std::size_t rows_;
     std::uint64_t stream_;
     Ports at_;

@@ -203,15 +203,24 @@ struct Loops {
   /// stream    names the layer
   static void dropout(std::size_t rows, std::size_t width, float* x, float rate, Pass const& pass,
                       std::uint64_t stream) {
+    drop(rows, width, rate, pass, stream, [&](std::size_t r, std::size_t i) -> float& { return x[r * width + i]; });
+  }
+
+ protected:
+  /// Dropout of numbers at(row, i).
+  template <class At>
+  static void drop(std::size_t rows, std::size_t width, float rate, Pass const& pass, std::uint64_t stream, At&& at) {
     auto const random = Random{pass.now.drawn(), stream};
     auto const scale  = 1.0F / (1.0F - rate);
     auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
     auto const blocks = (width + 3) / 4;                                   // Philox gives four words at a time
-    for (std::size_t r = 0; r < rows; ++r, x += width)
+    for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t b = 0; b < blocks; ++b) {
         auto const words = random.words((pass.now.first_row + r) * blocks + b);
-        for (std::size_t k = 0; k < std::min<std::size_t>(4, width - 4 * b); ++k)
-          x[4 * b + k] = words[k] < limit ? 0.0F : x[4 * b + k] * scale;
+        for (std::size_t k = 0; k < std::min<std::size_t>(4, width - 4 * b); ++k) {
+          auto& x = at(r, 4 * b + k);
+          x       = words[k] < limit ? 0.0F : x * scale;
+        }
       }
   }
 
@@ -275,9 +284,12 @@ struct Kernels<Cpu> : cpu::Loops {
   static void add(layout const& l, float const* x, float* y) { sum(bytes(l) / sizeof(float), y, x, y); }
 
   using cpu::Loops::dropout;
-  /// Dropout of an activation in any layout.
-  static void dropout(std::size_t rows, layout const& l, float* x, float rate, Pass const& pass, std::uint64_t stream) {
-    cpu::Loops::dropout(rows, bytes(l) / sizeof(float) / rows, x, rate, pass, stream);
+  using Places = onednn::Places;
+  /// Dropout of an activation in any layout: what is dropped does not depend on it.
+  static void dropout(std::size_t rows, Places const& lie, float* x, float rate, Pass const& pass,
+                      std::uint64_t stream) {
+    if (lie.in_order()) return cpu::Loops::dropout(rows, lie.width(), x, rate, pass, stream);
+    drop(rows, lie.width(), rate, pass, stream, [&](std::size_t r, std::size_t i) -> float& { return x[lie(r, i)]; });
   }
 
   class Conv2D;

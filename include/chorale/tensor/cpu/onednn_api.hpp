@@ -13,6 +13,8 @@ onednn-devel (Fedora), brew install onednn (Homebrew) or vcpkg install onednn"
 
 #include <dnnl.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -154,6 +156,34 @@ Blocking blocking_of(Layout const& layout) {
     return of(first(d.dims), first(d.padded_dims), first(b.strides), b.inner_nblks, b.inner_idxs, b.inner_blks);
   }
 }
+
+/// Where the numbers of rows lie in a layout: of images (B, C, H, W), plain or with channels in blocks, or of (B, N).
+class Places {
+ public:
+  explicit Places(desc const& of) : lie_{blocking_of(of)} {}
+
+  /// Numbers of a row.
+  std::size_t width() const {
+    auto all = std::size_t{1};
+    for (std::size_t d = 1; d < lie_.sizes.size(); ++d) all *= static_cast<std::size_t>(lie_.sizes[d]);
+    return all;
+  }
+  /// True if rows lie one after another, and images as (H, W, C).
+  bool in_order() const {
+    return lie_.sizes.size() != 4 || lie_.sizes[1] == 1 || (lie_.plain && lie_.strides[1] == 1);
+  }
+  /// Where number i of a row lies, of an image counted as (H, W, C).
+  std::size_t operator()(std::size_t row, std::size_t i) const {
+    if (in_order()) return row * width() + i;
+    auto const &sizes = lie_.sizes, &by = lie_.strides;
+    auto const at = static_cast<std::int64_t>(i), c = at % sizes[1], pixel = at / sizes[1], block = lie_.channels;
+    return static_cast<std::size_t>(static_cast<std::int64_t>(row) * by[0] + c / block * by[1] + c % block +
+                                    pixel / sizes[3] * by[2] + pixel % sizes[3] * by[3]);
+  }
+
+ private:
+  Blocking lie_;
+};
 
 /// Layout like the given one, for another number of rows.
 ///

@@ -163,6 +163,7 @@ namespace chorale {
 template <>
 struct Kernels<Cuda> : cuda::Loops, cuda::Sequences {
   using layout  = cuda::Layout;
+  using Places  = layout;                                                  // always in order
   using runtime = cuda::Runtime;
 
   static constexpr bool keeps_halves = true;                               // activations may be Elements other than f32
