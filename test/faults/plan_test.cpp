@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -243,6 +244,49 @@ TEST_CASE("T23: data that differs on purpose is not compared when nobody asks fo
   for (Rank rank = 0; rank < 2; ++rank) {
     CHECK(processes.line(rank).empty());
     CHECK(processes.exit(rank) == 0);
+  }
+}
+
+namespace {
+
+/// Batches of rows() that describe themselves by nothing, not even their number.
+struct Nameless {
+  using element = decltype(usual_data())::element;
+
+  std::size_t rows_of_each;
+
+  auto stream(std::size_t epoch) const { return rows().batch(static_cast<int>(rows_of_each)).stream(epoch); }
+  std::optional<std::size_t> size() const { return std::nullopt; }
+};
+
+/// How ranks end that train over such batches: of 12 rows, but on rank 1 of `odd`.
+std::vector<End> over_nameless(int ranks, std::size_t odd, FitOptions const& options) {
+  auto const transport = between_processes<TcpTransport>(ranks, patient());
+  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
+    tell_both_times(voice, [&] {
+      train<UsualNet>(transport, OneOfMany{ranks, rank}, loss::MeanSquaredError{}, usual_rule(),
+                      Nameless{rank == 1 ? odd : 12}, options);
+    });
+  }};
+  auto ends = std::vector<End>{};
+  for (Rank rank = 0; rank < ranks; ++rank) ends.push_back(End::parse(processes.line(rank)));
+  return ends;
+}
+
+}  // namespace
+
+TEST_CASE("T23: batches of another size, of data that describes nothing, are told in the first step",
+          "[faults][plan]") {
+  for (int const ranks : {2, 3}) {
+    for (auto const& end : over_nameless(ranks, 11, {.steps_per_epoch = 3})) {
+      INFO(ranks << " ranks: " << end.error);
+      CHECK_THAT(end.error, Catch::Contains("batches of 12 rows") || Catch::Contains("batches of 11 rows"));
+      CHECK_THAT(end.error, Catch::Contains("in step 1"));
+    }
+    for (auto const& end : over_nameless(ranks, 12, {.epochs = 2})) CHECK(end.error == "");  // the last one has 4
+    for (auto const& end : over_nameless(ranks, 12, {.epochs = 2, .accumulate = 3})) CHECK(end.error == "");
+    for (auto const& end : over_nameless(ranks, 11, {.compare_data = false, .steps_per_epoch = 3}))
+      CHECK(end.error == "");
   }
 }
 

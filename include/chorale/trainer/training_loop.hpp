@@ -95,6 +95,7 @@ class EpochBatches {
 class GradientAccumulator {
  public:
   bool empty() const { return sums_.empty(); }
+  std::size_t rows() const { return rows_; }                               // of the whole batches, of all replicas
 
   /// Returns the batch with its rows numbered after those of the accumulated batches, as if all were one batch.
   template <class Batch>
@@ -277,6 +278,7 @@ class TrainingLoop {
       speed->rows += static_cast<double>(batch.rows);
       speed->seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
+    auto const whole = held.rows() + batch.global_rows;
     held.add_to(result.gradients);
     parts.end("gradients", Category::compute);
     auto header = Header{};
@@ -285,7 +287,21 @@ class TrainingLoop {
     live_.strategy().update(watched, copy, result.gradients);
     parts.end("update", Category::compute);
     if constexpr (ReducesEveryStep<S>) look();
+    if constexpr (ReducesEveryStep<S> && !HasServers<S>)
+      if (options_.compare_data && batch.global_rows != 0 && !live_.is_all_local())
+        expect_rows(replica, copy, header, whole);
     Replicas::count(totals, copy, header);
+  }
+
+  /// throws   Disagreement if all replicas together had another number of rows than the batches that this process reads
+  static void expect_rows(auto& replica, instance const& copy, Header& header, std::size_t whole) {
+    auto const all = StepHeader{header}.rows();
+    if (all == static_cast<float>(whole)) return;
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("rank {} takes its share of batches of {} rows, and all ranks together had {} in step "
+                                "{}.", replica.id(), whole, static_cast<std::size_t>(all), copy.optimizer.now.step),
+                       "batches of as many rows in every process, or FitOptions::compare_data = false for processes "
+                       "that each have their own."};
   }
 
   /// Waits for steps that are in flight after an exception has ended an epoch, and ignores their results.
