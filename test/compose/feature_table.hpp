@@ -17,6 +17,7 @@ struct Column {
 inline constexpr auto columns = std::array{
     Column{"mirrored", "`MirroredStrategy`"},
     Column{"synchronous", "servers, `Synchronous`"},
+    Column{"zero_two", "`ShardedStrategy<Zero::two>`"},
     Column{"mesh", "`MeshStrategy`"},
     Column{"stages", "`pipelined<..>`"},
     Column{"tpu", "`TPUStrategy<2>`"},
@@ -31,45 +32,45 @@ struct Row {
 constexpr auto thrown = 't';                                               // is known when the program runs
 
 inline constexpr auto rows = std::array{
-    Row{"fit", "`fit`", "= = = = ~"},
-    Row{"evaluate", "`evaluate`", "= = = = ~"},
-    Row{"predict", "`predict`", "= = = = ~"},
-    Row{"accumulate", "`FitOptions::accumulate`", "~ ~ ~ ~ ~"},
-    Row{"steps_per_epoch", "`FitOptions::steps_per_epoch`", "= = = = ~"},
-    Row{"clip", "`global_clipnorm`", "= 1t = = ~"},
-    Row{"schedule", "a schedule of the learning rate", "= = = = ~"},
-    Row{"set_rate", "`set_learning_rate`", "= 2 = = ~"},
-    Row{"callbacks", "callbacks, `stop`", "= = = = ~"},
-    Row{"early_stopping", "`EarlyStopping`, `validate_on`", "= = = = ~"},
-    Row{"resume", "a checkpoint, and resume", "= = = = ~"},
-    Row{"resume_of_one", "resume from that of one device", "= = = = ~"},
-    Row{"weights", "`save`, `load` of weights", "= = = = ~"},
-    Row{"load_checkpoint", "`load` of a checkpoint", "= = = = ~"},
-    Row{"retargeted", "`retarget` to one device", "= 3 = 4 ~"},
-    Row{"online", "`OnlineTraining`", "= 5 5 5 ~"},
-    Row{"own_loop", "a loop of one's own", "= = = = ~"},
-    Row{"two_models", "two models in one loop", "= 6t = = ~"},
-    Row{"sequential", "`nn::Sequential`", "= = = 7 ~"},
-    Row{"in_bf16", "`nn::Precision<bf16>`", "= = = 7 ~"},
-    Row{"loss_scaled", "`optim::LossScaled`, in fp16", "= 8 = 7 ~"},
-    Row{"adam", "`optim::Adam`, clipped", "= 1t = = ~"},
-    Row{"grouped", "`optim::Grouped`, `frozen`", "= 9 = = ~"},
-    Row{"averaged", "`optim::Averaged`", "= = = = ~"},
-    Row{"batch_norm", "`nn::BatchNorm`", "= 10t = = ~"},
-    Row{"sync_batch_norm", "`nn::SyncBatchNorm`", "~ 11 ~ 12 ~"},
-    Row{"dropout", "`nn::Dropout`", "= = = = ~"},
-    Row{"recompute", "`nn::Recompute`", "= = = = ~"},
-    Row{"outputs", "several outputs", "= = = = ~"},
-    Row{"row_weights", "weights of rows", "= = = = ~"},
-    Row{"class_weights", "`loss::Weighted`, weights of classes", "= = = = ~"},
-    Row{"state_metric", "a metric with a state", "= = = = ~"},
-    Row{"ragged", "ragged rows", "= = = 13 14"},
-    Row{"per_position", "`loss::per_position`", "= = = 13 14"},
-    Row{"table", "a table, gradients by rows", "= = = 15 ~"},
-    Row{"dense_table", "a table, `nn::DenseGradient`", "= = = = ~"},
-    Row{"split", "layers split along an axis", "16 16 = 17 18"},
-    Row{"dealt", "a table dealt along an axis", "16 16 = 15 18"},
-    Row{"custom", "`custom_model`", "= = = 7 19"},
+    Row{"fit", "`fit`", "= = = = = ~"},
+    Row{"evaluate", "`evaluate`", "= = = = = ~"},
+    Row{"predict", "`predict`", "= = = = = ~"},
+    Row{"accumulate", "`FitOptions::accumulate`", "~ ~ ~ ~ ~ ~"},
+    Row{"steps_per_epoch", "`FitOptions::steps_per_epoch`", "= = = = = ~"},
+    Row{"clip", "`global_clipnorm`", "= 1t = = = ~"},
+    Row{"schedule", "a schedule of the learning rate", "= = = = = ~"},
+    Row{"set_rate", "`set_learning_rate`", "= 2 = = = ~"},
+    Row{"callbacks", "callbacks, `stop`", "= = = = = ~"},
+    Row{"early_stopping", "`EarlyStopping`, `validate_on`", "= = = = = ~"},
+    Row{"resume", "a checkpoint, and resume", "= = = = = ~"},
+    Row{"resume_of_one", "resume from that of one device", "= = = = = ~"},
+    Row{"weights", "`save`, `load` of weights", "= = = = = ~"},
+    Row{"load_checkpoint", "`load` of a checkpoint", "= = = = = ~"},
+    Row{"retargeted", "`retarget` to one device", "= 3 = = 4 ~"},
+    Row{"online", "`OnlineTraining`", "= 5 = 5 5 ~"},
+    Row{"own_loop", "a loop of one's own", "= = = = = ~"},
+    Row{"two_models", "two models in one loop", "= 6t = = = ~"},
+    Row{"sequential", "`nn::Sequential`", "= = = = 7 ~"},
+    Row{"in_bf16", "`nn::Precision<bf16>`", "= = = = 7 ~"},
+    Row{"loss_scaled", "`optim::LossScaled`, in fp16", "= 8 = = 7 ~"},
+    Row{"adam", "`optim::Adam`, clipped", "= 1t = = = ~"},
+    Row{"grouped", "`optim::Grouped`, `frozen`", "= 9 = = = ~"},
+    Row{"averaged", "`optim::Averaged`", "= = 10 = = ~"},
+    Row{"batch_norm", "`nn::BatchNorm`", "= 11t = = = ~"},
+    Row{"sync_batch_norm", "`nn::SyncBatchNorm`", "~ 12 13 ~ 14 ~"},
+    Row{"dropout", "`nn::Dropout`", "= = = = = ~"},
+    Row{"recompute", "`nn::Recompute`", "= = = = = ~"},
+    Row{"outputs", "several outputs", "= = = = = ~"},
+    Row{"row_weights", "weights of rows", "= = = = = ~"},
+    Row{"class_weights", "`loss::Weighted`, weights of classes", "= = = = = ~"},
+    Row{"state_metric", "a metric with a state", "= = = = = ~"},
+    Row{"ragged", "ragged rows", "= = = = 15 16"},
+    Row{"per_position", "`loss::per_position`", "= = = = 15 16"},
+    Row{"table", "a table, gradients by rows", "= = 17 = 18 ~"},
+    Row{"dense_table", "a table, `nn::DenseGradient`", "= = = = = ~"},
+    Row{"split", "layers split along an axis", "19 19 19 = 20 21"},
+    Row{"dealt", "a table dealt along an axis", "19 19 19 = 18 21"},
+    Row{"custom", "`custom_model`", "= = 22 = 7 23"},
 };
 
 /// What the compiler says, by the numbers of cells: its errors contain it.
@@ -92,15 +93,23 @@ inline constexpr auto sentences = std::array{
                      "know by what a worker has scaled its loss. Use MultiWorkerMirroredStrategy"},
     std::string_view{"chorale: optim::Grouped does not run under ParameterServerStrategy, whose servers do not "
                      "know the names of variables. Use MultiWorkerMirroredStrategy"},
+    std::string_view{"chorale: optim::Averaged keeps averages of all variables beside them, but under "
+                     "ShardedStrategy a replica keeps a shard of its state. Use MultiWorkerMirroredStrategy"},
     std::string_view{"chorale: servers apply an optimizer, which does not move norm/moving_mean, a moving average "
                      "with momentum"},
     std::string_view{"chorale: nn::SyncBatchNorm does not run under ParameterServerStrategy, whose workers do not "
                      "wait for one another in a step. Use MultiWorkerMirroredStrategy"},
+    std::string_view{"chorale: nn::SyncBatchNorm adds up over all replicas in the middle of a step, in which "
+                     "units are on their way under ShardedStrategy<Zero::two> and <Zero::three>. Use "
+                     "nn::BatchNorm, or Zero::one"},
     std::string_view{"chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline computes "
                      "micro-batches. Use nn::BatchNorm"},
     std::string_view{"chorale: a pipeline takes rows of one shape. Give the fields of this network one length"},
     std::string_view{"chorale: a network with rows of different lengths does not compute on PJRT devices. Give "
                      "its fields one length, or use a strategy over Cpu"},
+    std::string_view{"chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of "
+                     "a table of this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or "
+                     "use MultiWorkerMirroredStrategy"},
     std::string_view{"chorale: a pipeline has no gradients that are rows of a table. Write nn::Embedding<rows, "
                      "width, nn::DenseGradient>, or use MirroredStrategy"},
     std::string_view{"chorale: a layer of this network is split over several ranks along an Axis, and this "
@@ -111,6 +120,9 @@ inline constexpr auto sentences = std::array{
     std::string_view{"chorale: this layer is not written in operations of StableHLO, so no PJRT device computes "
                      "it. Use layers that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, or use a "
                      "strategy over Cpu"},
+    std::string_view{"chorale: under ShardedStrategy<Zero::two> and <Zero::three> the layers of a network take "
+                     "turns in a few buffers, and a model without layers reads any variable at any time. Use "
+                     "ShardedStrategy<Zero::one>, or a network of nn"},
     std::string_view{"chorale: this model computes on host memory, but the strategy computes on another device. "
                      "Use a strategy over Cpu"},
 };
