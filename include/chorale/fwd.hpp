@@ -275,7 +275,7 @@ template <class... F> class Rows;
 namespace data {
 
 template <class D> class Pipe;                                                        // data/pipe.hpp
-struct Buckets;
+struct Buckets;                                                                       // data/stage_options.hpp
 template <class Row> class StoredRows;                                                // data/dataset.hpp
 class Digits;                                                                         // data/digits.hpp
 class Shapes;                                                                         // data/shapes.hpp

@@ -29,7 +29,7 @@ def run(*command):
 
 
 def compiled(source, *flags):
-    return run("g++", *FLAGS, *flags, source)
+    return run("g++", *FLAGS, source, *flags)
 
 
 made = run(sys.executable, "tools/compiled.py", "include", WORK)

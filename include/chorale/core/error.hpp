@@ -137,6 +137,7 @@ class Disagreement : public Error {
 struct Consequence {
   virtual ~Consequence() = default;
 };
+/// An E that another rank has thrown.
 template <class E>
 struct Told final : E, Consequence {
   using E::E;

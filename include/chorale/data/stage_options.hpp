@@ -153,7 +153,7 @@ inline constexpr bool reorders<Cached<D>> = false;
 template <class D>
 inline constexpr bool reorders<FileCached<D>> = false;
 
-/// The same by its options, such as Interleave::shuffle and Order::any of a map.
+/// Whether a stage reorders rows by its options, such as Interleave::shuffle and Order::any of a map.
 template <class D>
 bool reorders_by_option(D const& dataset) {
   if constexpr (requires { dataset.reorders(); }) return dataset.reorders();

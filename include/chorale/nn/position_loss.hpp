@@ -127,7 +127,7 @@ class PerPosition {
 /// The loss with its mean over all positions of all rows: see PerPosition.
 template <class L>
 constexpr PerPosition<L> per_position(L loss) { return PerPosition<L>{std::move(loss)}; }
-/// The same without the positions that have a label.
+/// The loss with its mean over the positions of all rows that do not have this label.
 template <class L>
 constexpr PerPosition<L> per_position(L loss, class ignore_label label) {
   return PerPosition<L>{std::move(loss)}.ignore_label(label.value());

@@ -45,7 +45,7 @@ struct GoesOn {
   std::int64_t skipped = 0;
 };
 
-/// The same as one rank tells it to all others: numbers alone, of which any bits are one.
+/// What one rank tells all others of it: numbers alone, of which any bits are one.
 struct GoesOnTold {
   std::int64_t step = 0, epoch = 0, has_rate = 0, scale_steps = 0, skipped = 0;
   float rate = 0, scale = 0;

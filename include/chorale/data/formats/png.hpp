@@ -20,9 +20,9 @@ chorale-images to pkg-config"
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// Reading by libpng, for image_file.hpp.
@@ -41,7 +41,7 @@ class PngReader {
     left_ = bytes;
     png_  = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, give_up, [](png_structp, png_const_charp) {});
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
-    if (info_ == nullptr) return std::snprintf(text_.data(), text_.size(), "no memory for it"), false;
+    if (info_ == nullptr) return note("no memory for it"), false;
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_read_fn(png_, this, [](png_structp png, png_bytep to, std::size_t n) {
       auto& left = static_cast<PngReader*>(png_get_io_ptr(png))->left_;
@@ -87,10 +87,12 @@ class PngReader {
   std::string why() const { return text_.data(); }
 
  private:
+  /// Keeps a reason, in memory that is there.
+  void note(std::string_view why) { text_.data()[why.copy(text_.data(), text_.size() - 1)] = '\0'; }
+
   /// Jumps back to the call of setjmp.
   static void give_up(png_structp png, png_const_charp why) {
-    auto& text = static_cast<PngReader*>(png_get_error_ptr(png))->text_;
-    std::snprintf(text.data(), text.size(), "%s", why);
+    static_cast<PngReader*>(png_get_error_ptr(png))->note(why);
     png_longjmp(png, 1);
   }
 

@@ -89,7 +89,7 @@ class Server {
   Shard<O>& shard() { return shard_; }
   ServerStatistics const& ledger() const { return ledger_; }
 
-  /// Of each lost worker, why.
+  /// Why each worker was lost.
   std::vector<std::string> const& losses() const { return losses_; }
 
  private:

@@ -66,7 +66,7 @@ class ReceiveQueue {
     return drain() || moved;
   }
 
-  /// Stores messages that nobody waits for, if they take all slots; true if it did. Only after look() was in vain.
+  /// Stores messages that nobody waits for, if they take all slots; true if it did. Only after look() moved nothing.
   bool make_room() {
     collect();
     if (arrived_.size() < segment_slots - 1 || (changed_ && match())) return false;
