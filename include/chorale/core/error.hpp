@@ -85,8 +85,8 @@ struct Loss {
   int rank    = -1;                                                        // the one that failed
   std::string host{};                                                      // where it ran, when known
   std::string operation{};                                                 // that the first rank to detect it was in
-  std::uint64_t sequence = 0;                                              // of that operation, and the training step
-  std::uint64_t step     = 0;
+  std::uint64_t sequence = 0;                                              // of that operation; 0: it has no number
+  std::uint64_t step     = 0;                                              // the training step
   std::string reason{};                                                    // a part of a sentence: "it closed the ..."
 };
 
@@ -113,7 +113,9 @@ class PeerLost : public Error {
     return "rank " + std::to_string(me) + (mine ? "" : " lost rank " + std::to_string(loss.rank)) +
            (loss.host.empty() ? "" : " on " + loss.host) + (mine ? what : "") + " in step " +
            std::to_string(loss.step) +
-           (loss.operation.empty() ? "" : ", operation " + std::to_string(loss.sequence) + ", " + loss.operation) +
+           (loss.operation.empty() ? ""
+            : loss.sequence == 0   ? ", " + loss.operation
+                                   : ", operation " + std::to_string(loss.sequence) + ", " + loss.operation) +
            ": " + loss.reason + ".";
   }
 

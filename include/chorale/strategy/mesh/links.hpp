@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/reduce/collectives/sub_endpoint.hpp>
 #include <chorale/tensor/axes.hpp>
+#include <chorale/transport/common/told_error.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <algorithm>
@@ -11,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -69,7 +73,8 @@ class MeshLinks {
         groups_{std::make_unique<std::array<AxisGroup, M::axes>>()} {
     lines_.reserve(M::axes);
     for (std::size_t i = 0; i < M::axes; ++i) {
-      lines_.push_back({{at, M::along(M::names[i], at.rank())}, Tag{4 + static_cast<std::uint32_t>(i)}});
+      lines_.push_back({{at, M::along(M::names[i], at.rank())}, Tag{4 + static_cast<std::uint32_t>(i)}, at.rank(),
+                        M::names[i]});
       (*groups_)[i] = {M::names[i], lines_[i].at.rank(), lines_[i].at.size(), &send_and_receive, &lines_[i],
                        M::names[i] == M::data};
     }
@@ -95,15 +100,25 @@ class MeshLinks {
   struct Line {
     SubEndpoint<E> at;
     Tag tag;
+    Rank me;                                                               // among all ranks
+    std::string_view axis;
   };
 
   /// See AxisGroup::exchange(). The receive is posted first, so that no two ranks wait for each other.
   static void send_and_receive(void* line, Rank to, ConstBytes out, Rank from, Bytes in) {
-    auto& [at, tag] = *static_cast<Line*>(line);
+    auto& [at, tag, me, axis] = *static_cast<Line*>(line);
     if (!out.empty() && !in.empty() && to == at.rank() && from == at.rank()) {
       std::ranges::copy(out, in.begin());
       return;
     }
+    try {
+      exchange(at, tag, to, out, from, in);
+    } catch (PeerLost const& lost) {
+      throw_within(me, lost, sentence("a message of {} bytes along the axis \"{}\"", std::max(out.size(), in.size()),
+                                      axis));
+    }
+  }
+  static void exchange(SubEndpoint<E>& at, Tag tag, Rank to, ConstBytes out, Rank from, Bytes in) {
     if (in.empty()) {
       if (!out.empty()) at.send(to, tag, out).wait();
       return;

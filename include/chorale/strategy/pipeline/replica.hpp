@@ -90,7 +90,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   PipelineReplica(R reduce, E& at)
       : Base{reduce, at}, reduce_{std::move(reduce)}, data_{at, M::along(M::data, at.rank())},
         stages_{std::make_unique<SubEndpoint<E>>(at, M::along("stage", at.rank()))},
-        messages_{std::make_unique<detail::StageMessages<SubEndpoint<E>>>(*stages_, first_message)},
+        messages_{std::make_unique<detail::StageMessages<SubEndpoint<E>>>(*stages_, first_message, at.rank())},
         traffic_{detail::TrafficOf<R>::of(data_.size())} {}
 
   /// The messages between the stages of this replica's data, of which copies have views.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/core/check.hpp>
+#include <chorale/core/error.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/nn/pipeline/messages.hpp>
+#include <chorale/transport/common/told_error.hpp>
 #include <chorale/transport/transport.hpp>
 
 #include <chrono>
@@ -23,13 +25,15 @@ class StageMessages final : public pipelines::Messages {
  public:
   /// at      outlives it
   /// first   tag of message 0; those behind it are not used otherwise
-  StageMessages(E& at, Tag first) : at_{&at}, first_{static_cast<std::uint32_t>(first)} {}
+  /// me      this rank among all ranks, for errors
+  StageMessages(E& at, Tag first) : StageMessages{at, first, at.rank()} {}
+  StageMessages(E& at, Tag first, Rank me) : at_{&at}, first_{static_cast<std::uint32_t>(first)}, me_{me} {}
 
   std::size_t send(int stage, std::uint32_t number, ConstBytes out) override {
-    return add(at_->send(stage, Tag{first_ + number}, out));
+    return add(at_->rank(), stage, out.size(), [&] { return at_->send(stage, Tag{first_ + number}, out); });
   }
   std::size_t receive(int stage, std::uint32_t number, Bytes in) override {
-    return add(at_->recv(stage, Tag{first_ + number}, in));
+    return add(stage, at_->rank(), in.size(), [&] { return at_->recv(stage, Tag{first_ + number}, in); });
   }
   void wait(std::size_t message) override {
     wait_until([&] {
@@ -50,18 +54,37 @@ class StageMessages final : public pipelines::Messages {
  private:
   struct One {
     std::size_t number;
-    typename E::pending pending;
+    int from, to;                                                          // stages
+    std::size_t bytes;
+    typename E::pending pending{};
+
+    std::string text() const {
+      return sentence("a message of {} bytes along the axis \"stage\", from stage {} to stage {}", bytes, from, to);
+    }
   };
 
-  std::size_t add(typename E::pending pending) {
-    under_way_.push_back({++last_, std::move(pending)});
+  template <class Begin>
+  std::size_t add(int from, int to, std::size_t bytes, Begin const& begin) {
+    auto one = One{++last_, from, to, bytes};
+    within(one, [&] { one.pending = begin(); });
+    under_way_.push_back(std::move(one));
     return last_;
+  }
+  template <class F>
+  void within(One const& one, F&& f) const {
+    try {
+      f();
+    } catch (PeerLost const& lost) {
+      throw_within(me_, lost, one.text());
+    }
   }
   /// Looks at all messages once. Returns true if one is over.
   bool look() {
     auto moved = false;
     for (std::size_t i = 0; i < under_way_.size();) {
-      if (!under_way_[i].pending.done()) {
+      auto done = false;
+      within(under_way_[i], [&] { done = under_way_[i].pending.done(); });
+      if (!done) {
         ++i;
         continue;
       }
@@ -83,6 +106,7 @@ class StageMessages final : public pipelines::Messages {
 
   E* at_;
   std::uint32_t first_;
+  Rank me_;
   std::size_t last_ = 0;
   std::vector<One> under_way_;
 };

@@ -3,6 +3,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
+#include <chorale/core/types.hpp>
 
 #include <string>
 #include <string_view>
@@ -34,6 +35,19 @@ inline void throw_if_told(Loss const& loss) {
     case Fault::file_fault:   throw Told<FileFault>{what, hint};
     default:                  throw Told<NumericFault>{what, hint};
   }
+}
+
+/// Throws a loss again as that of messages which the endpoint knows only one by one: its last operation was another.
+///
+/// me    the rank that throws
+/// what  these messages: "a message of 8 bytes along the axis tensor"
+[[noreturn]] inline void throw_within(Rank me, PeerLost const& lost, std::string const& what) {
+  auto loss       = lost.loss();
+  auto const text = std::string_view{lost.what()};
+  auto const at   = text.find(tries);
+  loss.operation  = what;
+  loss.sequence   = 0;
+  throw PeerLost{me, loss, at == text.npos ? std::string{} : std::string{text.substr(at + tries.size())}};
 }
 
 }  // namespace chorale::detail
