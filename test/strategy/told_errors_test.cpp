@@ -126,4 +126,25 @@ TEST_CASE("what a callback of one process throws is the reason of the other's lo
   CHECK(processes.exit(0) == 138);
 }
 
+TEST_CASE("what callbacks of all processes throw leaves the job as it was", "[strategy][told][processes]") {
+  auto const at  = free_loopback_addresses(2);
+  auto processes = Processes{2, [&](int me, Voice const& voice) {
+    auto const cluster = Cluster::at({.workers = at, .me = {Role::worker, me}, .job = "told-" + at[0]});
+    auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}),
+                           MeshStrategy{Mesh<Data>{cluster}}, RingAllReduce{}, SharedMemoryTransport{}, 7};
+    try {
+      trainer.fit(rows(), {.epochs = 3, .show = Show::nothing}, Throws{1});
+    } catch (std::runtime_error const& error) {
+      voice.say(error.what());
+    }
+    trainer.fit(rows(), {.show = Show::nothing});
+    voice.say("trained on");
+  }, 60};
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(processes.line(rank) == "the moon is full");
+    CHECK(processes.line(rank) == "trained on");
+    CHECK(processes.exit(rank) == 0);
+  }
+}
+
 }  // namespace told_errors_test

@@ -77,6 +77,14 @@ class Live<S, R, T> {
   using endpoint = typename T::endpoint;
   using replica  = typename detail::ReplicaOf<S, R, endpoint>::type;
 
+  /// An error after which nothing was called any more is why the others lose this process.
+  ~Live() {
+    if (why_.empty()) return;
+    try {
+      for (auto& at : endpoints_) fail(at, detail::told_text(why_, Fault::peer_lost));
+    } catch (...) {                                                        // they are lost already
+    }
+  }
   Live(S strategy, R reduce, T transport)
       : strategy_{std::move(strategy)}, reduce_{std::move(reduce)}, transport_{std::move(transport)},
         ranks_{chorale::num_ranks(strategy_)},
@@ -301,16 +309,21 @@ class Live<S, R, T> {
     }
   }
 
-  /// Calls f, which every process calls. What it throws in this process alone and outside of a step, such as a full disk,
-  /// the others throw as well.
+  /// Calls f, which every process calls. What is wrong with the files or the memory of this process, outside of a step,
+  /// the others throw as well; the group cannot be used afterwards.
+  ///
+  /// alone   true for any error of Error's types: that no group is left to be used is no loss
   template <class F>
-  decltype(auto) telling(F&& f) {
+  decltype(auto) telling(F&& f, bool alone = false) {
+    why_.clear();
     try {
       return detail::within_memory("to go on", f);
     } catch (std::exception const& error) {
-      if (!HasServers<S> && !is_all_local() && !failed_ && is_of_one_process(error)) {
+      if (!HasServers<S> && !is_all_local() && !failed_ && is_of_one_process(error, alone)) {
         failed_ = true;
         for (auto& at : endpoints_) fail(at, error);
+      } else if (!HasServers<S> && !is_all_local() && !failed_ && !detail::is_a<PeerLost>(error)) {
+        why_ = error.what();
       }
       throw;
     }
@@ -342,11 +355,11 @@ class Live<S, R, T> {
   }
 
  private:
-  /// False for an error that every process throws by itself.
-  static bool is_of_one_process(std::exception const& error) {
+  /// False for an error that every process may throw by itself, and for one that all are told already.
+  static bool is_of_one_process(std::exception const& error, bool alone) {
     auto const fault = fault_of(error);
-    return !detail::is_a<PeerLost>(error) && !detail::is_a<Disagreement>(error) && !detail::is_a<Preempted>(error) &&
-           fault != Fault::numeric_fault;
+    if (fault == Fault::bad_file || fault == Fault::file_fault || detail::is_a<OutOfMemory>(error)) return true;
+    return alone && fault == Fault::bad_argument;
   }
 
   template <class V>
@@ -475,6 +488,7 @@ class Live<S, R, T> {
   T transport_;
   std::vector<Rank> local_;                                                // of the replicas of this process
   std::vector<endpoint> endpoints_;
+  std::string why_;                                                        // the last error of telling(), if not told
   typename detail::HostOf<S, endpoint>::type host_;                        // ends after the replicas have left
   std::vector<replica> replicas_;
   BatchShares shares_;

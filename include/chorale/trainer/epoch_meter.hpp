@@ -103,9 +103,11 @@ class EpochMeter {
       auto const memory = memory_for(shares);
       if (tells) line->note(text_of(memory, replicas_.live().num_replicas()));
       if (tells) line->note(text_of_products());
-      check_budget(memory, budget_);
       auto const shared = shares_variables<typename Replicas::strategy_type> ? memory.variables + memory.slots : 0;
-      check_task_budget(memory, replicas_.copies().size(), shared, task_budget_);
+      replicas_.live().telling([&] {
+        check_budget(memory, budget_);
+        check_task_budget(memory, replicas_.copies().size(), shared, task_budget_);
+      }, true);
     }
     if (measures && !std::exchange(measured_, true))
       measure(static_cast<double>(rows), static_cast<double>(positions), line);

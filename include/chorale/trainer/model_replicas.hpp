@@ -87,7 +87,7 @@ class ModelReplicas {
         copies_{live_.telling([&] {
           expect_within(budget);
           return live_.create(model_, seed);
-        })},
+        }, true)},
         totals_(copies_.size()), seed_{seed} {
     if constexpr (StrategyTraits<S>::deals_shares)
       for (std::size_t i = 0; i < copies_.size(); ++i)

@@ -27,8 +27,9 @@ struct FitOptions {
   NonFinite on_non_finite = NonFinite::stop;                               // a NaN or an infinity
   int compare_every = 100;                                                 // steps between comparisons of replicas, and
                                                                            // at checkpoints and at the end; 0: never
-  bool compare_data = true;                                                // when fit begins, compares descriptions of
-                                                                           // datasets between processes: data::describe
+  bool compare_data = true;                                                // compares data of processes: descriptions
+                                                                           // as fit begins, see data::describe, and
+                                                                           // in each step how many rows there were
   int accumulate    = 1;                                                   // batches whose gradients make one update
   Deal deal         = Deal::evenly;
   CheckpointOptions checkpoints{};                                         // without a folder there are none

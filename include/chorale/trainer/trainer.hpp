@@ -60,7 +60,7 @@ class Trainer<M, S, R, T> {
   using instance = typename Replicas::instance;
 
   /// seed    of the variables' first values and of dropout
-  /// budget  of each replica, checked before anything is allocated: see check_budget, and FitOptions::memory_budget
+  /// budget  of each replica, checked before variables are allocated: see check_budget, and FitOptions::memory_budget
   Trainer(M model, S strategy, R reduce = {}, T transport = {}, Seed seed = {}, MemoryBudget budget = {})
       : replicas_{detail::within_memory("to make a Trainer", [&] {
           return Replicas{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, budget};
@@ -140,6 +140,7 @@ class Trainer<M, S, R, T> {
     } else if constexpr (detail::HasOtherLabels<Data, M> && !detail::TrainsModel<Data, M>) {
       return evaluate(data::IntLabels{data});
     } else if constexpr (detail::TrainsModel<Data, M>) {
+      auto const mine = live().hold();                                     // else it would end another thread's fit
       return live().telling([&] {
         return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
                                       [] { return std::string{"in evaluate"}; });
@@ -170,6 +171,7 @@ class Trainer<M, S, R, T> {
       detail::refuse_batches<M, Data>();
       return {};
     } else if constexpr (requires { M::output_width; }) {
+      auto const mine = live().hold();
       return live().telling([&] {
         return detail::with_same_data([&] { return detail::predict_all(replicas_, data); },
                                       [] { return std::string{"in predict"}; });

@@ -20,6 +20,7 @@
 #include <gsl/util>
 
 #include <algorithm>
+#include <cmath>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -295,11 +296,12 @@ class TrainingLoop {
 
   /// throws   Disagreement if all replicas together had another number of rows than the batches that this process reads
   static void expect_rows(auto& replica, instance const& copy, Header& header, std::size_t whole) {
-    auto const all = StepHeader{header}.rows();
-    if (all == static_cast<float>(whole)) return;
+    auto const all = StepHeader{header}.rows(), expected = static_cast<float>(whole);
+    if (whole <= 1 << 24 ? all == expected : std::abs(all - expected) <= 1e-6F * expected) return;    // floats
     throw Disagreement{Fault::collective_mismatch,
-                       sentence("rank {} takes its share of batches of {} rows, and all ranks together had {} in step "
-                                "{}.", replica.id(), whole, static_cast<std::size_t>(all), copy.optimizer.now.step),
+                       sentence("rank {} takes its share of batches of {} rows, and all ranks together had {} in the "
+                                "update to step {}. If processes have data of their own: FitOptions::compare_data = "
+                                "false", replica.id(), whole, all, copy.optimizer.now.step),
                        "batches of as many rows in every process, or FitOptions::compare_data = false for processes "
                        "that each have their own."};
   }

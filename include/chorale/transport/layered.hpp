@@ -160,14 +160,7 @@ class LayeredState {
     throw mine;
   }
 
-  /// Returns an error's text as a part of another sentence.
-  static std::string plain(std::string_view text) {
-    constexpr auto prefix = std::string_view{"chorale: "};
-    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
-    text = text.substr(0, text.find('\n'));                           // without what to try
-    if (text.ends_with('.')) text.remove_suffix(1);
-    return std::string{text};
-  }
+  static std::string plain(std::string_view text) { return told_text(text, Fault::peer_lost); }
 
   [[noreturn]] void give_up(Item const& item) {
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();

@@ -261,7 +261,8 @@ void fail(E& at, std::string const& why, [[maybe_unused]] Fault fault = Fault::p
 /// Reports an error of this rank to the others, which throw one of the same type and sentence.
 template <Endpoint E>
 void fail(E& at, std::exception const& error) {
-  fail(at, detail::told_text(error.what()), fault_of(error));
+  auto const fault = fault_of(error);
+  fail(at, detail::told_text(error.what(), fault), fault);
 }
 
 /// Stops to listen on the address of this rank, so that a job that follows can, or listens again. For an endpoint whose

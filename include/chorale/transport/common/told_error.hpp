@@ -13,11 +13,15 @@ namespace chorale::detail {
 
 inline constexpr std::string_view error_begins = "chorale: ", tries = "\n         Try: ", tries_in_line = " Try: ";
 
-/// The text of an error as one line, and without its beginning.
-inline std::string told_text(std::string_view what) {
+/// The text of an error as a part of another sentence, in one line: without its beginning and its end, and without what
+/// to try where others throw an error of another type.
+inline std::string told_text(std::string_view what, Fault fault) {
   if (what.starts_with(error_begins)) what.remove_prefix(error_begins.size());
-  auto line = std::string{what};
-  if (auto const at = line.find(tries); at != line.npos) line.replace(at, tries.size(), tries_in_line);
+  auto const at = what.find(tries);
+  auto line     = std::string{what.substr(0, at)};
+  if (line.ends_with('.')) line.pop_back();
+  if (at != what.npos && fault >= Fault::bad_argument)
+    line.append(".").append(tries_in_line).append(what.substr(at + tries.size()));
   return line;
 }
 
