@@ -153,7 +153,12 @@ class Departing {
 /// Gives a transport between processes a function to call while ranks are missing, if it has a place for one.
 template <class T>
 void set_while_joining(T& transport, std::function<void()> const& f) {
-  if constexpr (requires { transport.while_joining = f; }) transport.while_joining = f;
+  if (!f) return;
+  if constexpr (requires { transport.while_joining = f; })
+    transport.while_joining = [f, own = transport.while_joining] {
+      f();
+      if (own) own();
+    };
   if constexpr (requires { transport.transport; }) set_while_joining(transport.transport, f);        // Staged, ..
   if constexpr (requires { transport.far; }) set_while_joining(transport.far, f);
   if constexpr (requires { transport.near; }) set_while_joining(transport.near, f);
