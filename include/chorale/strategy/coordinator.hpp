@@ -99,7 +99,7 @@ class WorkerContext {
  private:
   template <class Work>
   void run(Work&& work) {
-    team_.run(work, [](std::size_t, std::string const&) {});               // no device waits for another
+    team_.run(work, [](std::size_t, std::exception const&) {});               // no device waits for another
   }
 
   /// Adds the gradients of all copies, in their order, to those of the first; each device adds a part of them.

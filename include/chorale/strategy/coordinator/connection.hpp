@@ -73,11 +73,15 @@ class WorkerConnection {
       if (lost.rank() != exchange_.peer()) throw;                          // this rank cannot go on
       return lose(lost);
     } catch (Error const& error) {                                         // it sent another message
-      auto& at        = exchange_.endpoint();
-      auto& request   = exchange_.request();
-      auto const gone = parameter_server::knows_lost(at, exchange_.peer());
-      if (!gone) request.advance(at, exchange_.peer(), exchange_.tag());   // it has replied, and so received all
-      if (gone ? parameter_server::knows_lost(at, at.rank()) : !request.empty()) throw;
+      auto& at = exchange_.endpoint();
+      if (parameter_server::knows_lost(at, at.rank())) throw;
+      try {                                                                // it has replied, and so received all
+        if (!parameter_server::knows_lost(at, exchange_.peer()))
+          exchange_.request().advance(at, exchange_.peer(), exchange_.tag());
+      } catch (PeerLost const& lost) {
+        if (lost.rank() != exchange_.peer()) throw;
+      }
+      if (!parameter_server::knows_lost(at, exchange_.peer()) && !exchange_.request().empty()) throw;
       return lose(error);
     }
   }
