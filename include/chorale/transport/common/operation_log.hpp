@@ -124,13 +124,22 @@ class OperationLog {
    public:
     Group() : entries_(remembered) {}
     explicit Group(SubGroup const& group)
-        : id_{group.id}, ranks_(group.ranks.begin(), group.ranks.end()), entries_(remembered) {}
+        : id_{group.id}, ranks_(group.ranks.begin(), group.ranks.end()), entries_(remembered) {
+      for (auto const rank : ranks_) {
+        auto const place = static_cast<std::size_t>(rank);
+        if (place >= is_member_.size()) is_member_.resize(place + 1);
+        is_member_[place] = true;
+      }
+    }
     Group(Group const&)            = delete;                               // operations refer to its ranks
     Group& operator=(Group const&) = delete;
 
     std::uint32_t id() const { return id_; }
     std::uint64_t last() const { return last_; }
-    bool has(Rank rank) const { return std::ranges::find(ranks_, rank) != ranks_.end(); }
+    bool has(Rank rank) const {
+      auto const place = static_cast<std::size_t>(rank);
+      return place < is_member_.size() && is_member_[place];
+    }
 
     LoggedOperation const& add(Operation const& operation, std::uint64_t order) {
       auto& newest     = newest_[bucket(operation.tag)];
@@ -192,6 +201,7 @@ class OperationLog {
 
     std::uint32_t id_ = 0;                                                 // 0: all ranks
     std::vector<Rank> ranks_;
+    std::vector<bool> is_member_;                                          // by rank
     std::uint64_t last_ = 0;
     std::vector<Entry> entries_;                                           // [place % remembered]
     std::array<std::uint64_t, 1024> newest_{};                             // [bucket] a place

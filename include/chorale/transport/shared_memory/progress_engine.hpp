@@ -57,7 +57,7 @@ struct ProgressEngine {
         moved = true;
       }
     }
-    for (std::size_t peer = 0; !moved && peer < inboxes.size(); ++peer)
+    for (std::size_t peer = 0; !moved && in_vain >= 64 && peer < inboxes.size(); ++peer)
       moved = !rank_state.has_parted(static_cast<Rank>(peer)) && inboxes[peer].make_room();
     if (moved) {
       has_moved();

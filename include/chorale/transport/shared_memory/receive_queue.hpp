@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <list>
 #include <string>
 #include <vector>
@@ -73,8 +74,8 @@ class ReceiveQueue {
     auto const before = arrived_.size();
     while (arrived_.size() > segment_slots / 2) {
       auto const size = file_.slot(from_, me_, arrived_.front()).size;
-      if (size > most_stored - stored_bytes_) {
-        lane_.kept.store(stored_bytes_, std::memory_order_relaxed);   // for the error of a wait without end
+      if (size + sizeof(Stored) > most_stored - stored_bytes_) {
+        lane_.kept.store(std::max<std::size_t>(1, stored_bytes_), std::memory_order_relaxed);      // for an error
         break;
       }
       store(arrived_.front());
@@ -92,7 +93,7 @@ class ReceiveQueue {
   }
 
  private:
-  static constexpr std::size_t most_receives = 1'024, most_stored = 64 << 20;  // most_stored: bytes
+  static constexpr std::size_t most_receives = 1'024, most_stored = 64 << 20;  // bytes
   static constexpr auto no_receive = ~0U;
 
   /// A message that was stored before a receive was posted for it.
@@ -104,6 +105,7 @@ class ReceiveQueue {
     std::vector<std::byte> bytes;
     bool whole     = false;
     unsigned taker = no_receive;
+    std::list<Stored>::iterator place{};                              // its own
   };
 
   struct Receive {
@@ -147,7 +149,8 @@ class ReceiveQueue {
     auto const& slot = file_.slot(from_, me_, at);
     auto& kept       = stored_.emplace_back(Stored{Tag{slot.tag}, {slot.sequence, slot.fingerprint},
                                                    std::vector<std::byte>(slot.size)});
-    stored_bytes_ += kept.bytes.size();
+    stored_bytes_ += slot.size + sizeof(Stored);
+    kept.place     = std::prev(stored_.end());
     take(take_place({kept.tag, kept.about, kept.bytes, &kept}), at);
   }
 
@@ -168,9 +171,9 @@ class ReceiveQueue {
   void hand_over(Stored const& kept) {
     auto const taker = kept.taker;
     copy(receives_[taker], kept.bytes);
-    stored_bytes_ -= kept.bytes.size();
+    stored_bytes_ -= kept.bytes.size() + sizeof(Stored);
     lane_.kept.store(0, std::memory_order_relaxed);
-    stored_.remove_if([&](Stored const& one) { return &one == &kept; });
+    stored_.erase(kept.place);
     release(taker);
     --posted_;
   }
