@@ -193,8 +193,10 @@ class Rendezvous {
     for (auto const& other : others_)
       seen.push_back({other->connection.remote.address(), other->connection.socket.local_endpoint().address()});
     auto const hosts = hosts_of(seen);
-    if (setup_.spare_ports > 0)
+    if (setup_.spare_ports > 0) {
+      listener.listen(false);                                              // all are connected: its port is free, too
       setup_.first_port = free_from(io_, setup_.first_port, setup_.members * setup_.each, setup_.spare_ports);
+    }
     auto text        = "+" + std::to_string(setup_.first_port);
     for (auto const& one : hosts) text.append("\n") += one;
     tell(text);
@@ -285,6 +287,7 @@ class Rendezvous {
     call.refused  = [this](wire::Refusal const& no) {                      // perhaps by a job that has one of the ports
       auto const other = no.fault == Fault::world_mismatch || no.fault == Fault::not_authentic;
       refusal_         = place() + ": " + no.reason + ".";
+      fault_           = no.fault;
       if (setup_.spare_ports == 0 || !other) throw Disagreement{no.fault, refusal_};
     };
     call.starved  = [](int error) { throw_no_socket(error); };
@@ -297,7 +300,9 @@ class Rendezvous {
       if (first_) return std::string{"the other processes"};
       return "rank 0: " + (refusal_.empty() ? dials.front().problem() : refusal_);
     };
-    if (!run_until([&] { return told_.has_value(); }, waits))
+    auto const answered = run_until([&] { return told_.has_value(); }, waits);
+    if (!answered && !first_ && !refusal_.empty()) throw Disagreement{fault_, refusal_};
+    if (!answered)
       throw PeerLost{0, "no answer within " + seconds_text() + " from " + place() + "; waited for " + waits() + ".",
                      "check that rank 0 runs on that host, and that no firewall blocks the port."};
     if (told_->empty() || told_->front() != '+')
@@ -350,6 +355,7 @@ class Rendezvous {
   std::vector<std::byte> heard_;
   std::optional<std::string> told_;
   std::string refusal_;                                                    // by whoever has one of the ports
+  Fault fault_ = Fault::not_authentic;                                     // why
 };
 
 }  // namespace chorale::tcp
