@@ -73,10 +73,10 @@ class ControlChannel {
 
   bool is_lost() const { return lost_.has_value(); }
   void throw_if_lost() const {
-    if (one_thread_ && !may_call_mpi()) throw_other_thread();
-    if (is_over_)
+    if (is_over_)                                                          // before any call of MPI
       throw BadArgument{"rank " + std::to_string(rank) + " uses MpiTransport after MPI_Finalize has ended MPI.",
                         "let the Trainer end before MPI_Finalize."};
+    if (one_thread_ && !may_call_mpi()) throw_other_thread();
     if (lost_) detail::throw_peer_loss(rank, *lost_);
   }
 
@@ -182,7 +182,8 @@ class ControlChannel {
   bool one_thread_ = false;                                           // MPI may be called in the thread of main() alone
   bool is_over_    = false;
   AtFinalize at_finalize_{[this] {                                    // last: it ends first
-    fail("it called MPI_Finalize while its Trainer, or another endpoint of MpiTransport, was alive");
+    fail("it called MPI_Finalize while its Trainer, or another endpoint of MpiTransport, was alive",
+         Fault::peer_lost);
     is_over_ = true;
   }};
 };
