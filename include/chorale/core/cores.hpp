@@ -11,6 +11,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -137,6 +138,14 @@ inline std::optional<double> cpu_quota() {
 inline int usable_cores() {
   auto const quota = cpu_quota();
   auto const cores = static_cast<int>(allowed_cores().size());
+  return quota && *quota < cores ? static_cast<int>(std::ceil(*quota)) : cores;
+}
+
+/// Number of cores that all processes of this host may use together: each may be bound to cores of its own. At most the
+/// quota, which they share.
+inline int host_cores() {
+  auto const quota = cpu_quota();
+  auto const cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return quota && *quota < cores ? static_cast<int>(std::ceil(*quota)) : cores;
 }
 

@@ -178,7 +178,7 @@ class ProgressEngine {
     expect_mpi(MPI_Comm_split_type(data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here), "MPI_Comm_split_type");
     MPI_Comm_size(here, &ranks);
     MPI_Comm_free(&here);
-    if (ranks > usable_cores()) spins_ = 20;
+    if (ranks > host_cores()) spins_ = 20;
   }
 
   /// Checks a piece that has arrived: the first must begin the expected message, the others must have their lengths.

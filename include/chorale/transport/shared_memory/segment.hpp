@@ -40,7 +40,7 @@ struct Segment {
           std::array<Process, max_segment_ranks> const& all)
       : mapping{std::move(mapped)}, file{mapping.base(), layout}, timeouts{job.timeouts}, failures{job.failures},
         size{layout.world},
-        shares_cores{size > usable_cores()},
+        shares_cores{size > host_cores() || static_cast<int>(ranks.size()) > usable_cores()},
         spins{shares_cores ? 20 : 2'000},
         local{std::move(ranks)}, processes{all}, host{host_name()} {}
 
