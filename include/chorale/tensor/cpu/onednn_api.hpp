@@ -170,7 +170,7 @@ class Places {
   }
   /// True if rows lie one after another, and images as (H, W, C).
   bool in_order() const {
-    return lie_.sizes.size() != 4 || lie_.sizes[1] == 1 || (lie_.plain && lie_.strides[1] == 1);
+    return lie_.sizes.size() != 4 || (lie_.plain && (lie_.sizes[1] == 1 || lie_.strides[1] == 1));
   }
   /// Where number i of a row lies, of an image counted as (H, W, C).
   std::size_t operator()(std::size_t row, std::size_t i) const {
