@@ -177,6 +177,8 @@ template <class D>
 inline constexpr bool cuts_shuffled = false;
 template <template <class...> class Stage, class... Parts>
 inline constexpr bool cuts_shuffled<Stage<Parts...>> = ((Dataset<Parts> && cuts_shuffled<Parts>) || ...);
+template <class D, Order order>
+inline constexpr bool cuts_shuffled<Shuffled<D, order>> = cuts_shuffled<D>;
 template <class D>
 inline constexpr bool cuts_shuffled<Ranged<D>> = reorders<D> || repeats<D> || cuts_shuffled<D>;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/data/pipe.hpp>
 
 #include <cmath>
@@ -20,9 +21,10 @@ inline auto validation_split(RefusedData, double) { return std::pair{RefusedData
 ///
 /// part    of all rows that are for validation, above 0 and below 1; of n rows the first floor(n (1 - part)) train
 /// keeps   the order of the rows, which has to be the same in every epoch: for a file that is sorted by its labels put
-///         shuffle(n, seed).cache() before. Without cache() it does not compile: each epoch would have another order,
-///         and train with rows that validate. Interleave::shuffle, Order::any and a dataset of one's own are not seen
-/// throws  BadArgument when the number of rows is not known, or one of the two would be empty
+///         shuffle(n, seed).cache() before, or shuffle(n, seed, Order::fixed). With neither it does not compile: each
+///         epoch would have another order, and train with rows that validate. A dataset of one's own is not seen
+/// throws  BadArgument when the number of rows is not known, when one of the two would be empty, or behind
+///         Interleave::shuffle or Order::any of a map
 /// source  keras.Model.fit(validation_split)
 template <Dataset Rows>
 auto validation_split(Rows const& rows, double part) {
@@ -46,7 +48,7 @@ auto validation_split(Rows const& rows, double part) {
     auto const train = static_cast<std::size_t>(first);
     CHORALE_EXPECTS(train > 0 && train < *size,
                     "validation_split of " + std::to_string(*size) + " rows takes a part above 0 and below 1 that leaves "
-                    "rows for both, got " + std::to_string(part));
+                    "rows for both, got " + number_text(part));
     return std::pair{rows.take(train), rows.skip(train)};
   }
 }

@@ -74,3 +74,10 @@ void learn() {
   auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
   trainer.fit(batches.skip(1), {.epochs = 2}, validate_on(batches.take(1)));
 }
+
+// expect: chorale: validate_on takes the same rows in every epoch, and take, skip or shard of shuffled or repeated
+void learn() {
+  auto const batches = rows().shuffle(10, 1).batch(2);
+  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
+  trainer.fit(batches.skip(1), {.epochs = 2}, validate_on(batches.take(1).shuffle(2)));
+}

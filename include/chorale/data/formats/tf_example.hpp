@@ -231,11 +231,13 @@ struct Fields {
                                       std::conditional_t<std::floating_point<T>, float, std::int64_t>>;
     to.clear();
     if (name.empty()) return;
-    if (if_missing && example.find<Stored>(name, where) == nullptr) {
-      CHORALE_EXPECTS(detail::fits_in<T>(*if_missing),
-                      "data::Fields: the number for a missing feature " + name + " " + detail::why_not<T>(*if_missing));
-      return to.assign(count == 0 ? 1 : count, static_cast<T>(*if_missing));
-    }
+    if constexpr (std::is_arithmetic_v<T>)
+      if (if_missing && example.find<Stored>(name, where) == nullptr) {
+        CHORALE_EXPECTS(detail::fits_in<T>(*if_missing),
+                        "data::Fields: the number for a missing feature " + name + " " +
+                            detail::why_not<T>(*if_missing));
+        return to.assign(count == 0 ? 1 : count, static_cast<T>(*if_missing));
+      }
     auto const& stored = example.get<Stored>(name, where);
     auto const fail = [&](std::string const& what) {
       throw BadFile{where + ": feature \"" + name + "\" " + what + ".", "another feature, or other records."};

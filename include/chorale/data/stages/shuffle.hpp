@@ -122,7 +122,8 @@ class Shuffled : public Pipe<Shuffled<D, order>> {
     stream.begin_again(from_.stream(epoch), random(epoch));
   }
 
-  /// Concatenates n passes into one, as Pipe::repeat does; all passes shuffle in one buffer, each in another order.
+  /// Concatenates n passes into one, as Pipe::repeat does; all passes shuffle in one buffer, each in another
+  /// order, unless that is Order::fixed.
   auto repeat(std::size_t n) const {
     if constexpr (order == Order::any) return ShuffleRepeated<D>{*this, n};
     else return Repeated<Shuffled>{*this, n};
