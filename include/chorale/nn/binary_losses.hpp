@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chorale/core/check.hpp>
+#include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
 #include <chorale/nn/row_loss.hpp>
 
@@ -76,9 +77,9 @@ struct BinaryFocalCrossEntropy {
   void check_options() const {
     detail::check_smoothing(label_smoothing);
     CHORALE_EXPECTS(gamma >= 0 && std::isfinite(gamma), "gamma of loss::BinaryFocalCrossEntropy is 0 or more, got " +
-                                                            std::to_string(gamma));
+                                                            number_text(gamma));
     CHORALE_EXPECTS(alpha >= 0 && alpha <= 1, "alpha of loss::BinaryFocalCrossEntropy is from 0 to 1, got " +
-                                                  std::to_string(alpha));
+                                                  number_text(alpha));
   }
 
   float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
