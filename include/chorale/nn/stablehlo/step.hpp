@@ -8,6 +8,7 @@
 #include <chorale/model/parameter_groups.hpp>
 #include <chorale/nn/graph.hpp>
 #include <chorale/nn/graph/compared.hpp>
+#include <chorale/nn/graph/ragged_inputs.hpp>
 #include <chorale/nn/graph/trace.hpp>
 #include <chorale/nn/stablehlo/core_memory.hpp>
 #include <chorale/nn/stablehlo/gradient.hpp>
