@@ -4,6 +4,7 @@
 #include <chorale/core/check.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
+#include <chorale/data/stage_options.hpp>
 #include <chorale/trainer/callback_list.hpp>
 #include <chorale/trainer/history.hpp>
 

@@ -275,8 +275,8 @@ class ServerConnections {
     if (server < 0 || server >= shards_->servers()) throw lost;
     auto loss   = lost.loss();
     if (loss.fault == Fault::evicted) {
-      loss.reason = sentence("server {} of {}, rank {}: {}", server, shards_->servers(), lost.rank(), loss.reason);
-      loss.rank   = at_->rank();
+      loss.reason = sentence("server {} of {} (rank {}) has evicted this worker{}", server, shards_->servers(),
+                             lost.rank(), loss.reason.empty() ? "" : ": " + loss.reason);
       throw PeerLost{at_->rank(), loss, "a restart: the others went on without this worker."};
     }
     loss.reason = sentence("server {} of {} (rank {}) is gone; it held {} of {} bytes of the variables{}", server,
