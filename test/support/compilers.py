@@ -11,14 +11,18 @@ FLAGS = ["-std=c++20", "-march=x86-64-v3", "-I", "include", "-I", "."]
 WORK = pathlib.Path(os.environ.get("TEST_TMPDIR") or tempfile.mkdtemp())
 
 
-def installed(what):
-    """The compilers that are installed; the report names those that are not, and skips `what` with them."""
+def installed(what, one_is_enough=False):
+    """The compilers that are installed; the report names those that are not, and skips `what` with them.
+
+    one_is_enough   only the first of them, unless tests may take minutes"""
     compilers = []
     for compiler in ("g++", "clang++"):
-        if shutil.which(compiler):
-            compilers.append(compiler)
-        else:
+        if not shutil.which(compiler):
             print(f"SKIPPED: {what} with {compiler}: it is not installed")
+        elif compilers and one_is_enough and not os.environ.get("CHORALE_SLOW"):
+            print(f"SKIPPED: {what} with {compiler}: this takes minutes: tools/test --slow")
+        else:
+            compilers.append(compiler)
     return compilers
 
 
