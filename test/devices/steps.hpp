@@ -120,7 +120,7 @@ struct Cubed : nn::Elementwise<Cubed> {
 /// A table that is also the layer after the next.
 struct Tied {
   nn::Embedding<5, 3> table;
-  constexpr auto operator()(auto ids) const { return table.logits(nn::tanh(table(ids))); }
+  constexpr auto operator()(auto words) const { return table.logits(nn::tanh(table(words))); }
 };
 
 /// A layer of sequences of which each rank has a part.
@@ -363,10 +363,10 @@ inline double largest_of(Span<float const> all) {
 ///
 /// look      called with the copy and the loss of each step; at the end with the loss of an evaluation and the outputs
 template <class D, class Case, class Look>
-void three_steps(D const& device, Case const& one, Look&& look) {
-  auto const fields = one.fields();
+void three_steps(D const& device, Case const& asked, Look&& look) {
+  auto const fields = asked.fields();
   auto const batch  = fields.batch();
-  auto const model  = one.model();
+  auto const model  = asked.model();
   auto copy         = model.instantiate(device, Seed{3});
   for (int step = 0; step < 3; ++step) {
     auto const loss = copy.value_and_gradient(batch, 0, LooksAtEnd{}, Together{});
@@ -380,9 +380,9 @@ void three_steps(D const& device, Case const& one, Look&& look) {
 
 /// Instantiates all that three steps need; for compilers alone.
 template <class D, class Case>
-void ask(D const& device, Case const& one) {
-  if constexpr (!std::is_same_v<decltype(one.model()), RefusedModel>)
-    three_steps(device, one, [](auto&, float, Span<float const>) {});
+void ask(D const& device, Case const& asked) {
+  if constexpr (!std::is_same_v<decltype(asked.model()), RefusedModel>)
+    three_steps(device, asked, [](auto&, float, Span<float const>) {});
 }
 
 /// Everything that three steps give, in one order.
@@ -392,9 +392,9 @@ struct Seen {
   std::vector<std::string> names{};                                        // of the variables of gradients
 };
 template <class D, class Case>
-Seen seen_on(D const& device, Case const& one) {
+Seen seen_on(D const& device, Case const& asked) {
   auto seen = Seen{};
-  three_steps(device, one, [&](auto& copy, float loss, Span<float const> predicted) {
+  three_steps(device, asked, [&](auto& copy, float loss, Span<float const> predicted) {
     seen.losses.push_back(loss);
     auto const g     = copy.gradients();
     auto const named = [&](std::size_t variable, Span<float const> values) {
@@ -409,8 +409,8 @@ Seen seen_on(D const& device, Case const& one) {
     }
     for (std::size_t i = 0; i < g.plan.size(); ++i) named(i, g[i]);
     for (auto const& table : g.tables) {
-      auto const ids = table.rows();
-      auto sorted    = std::vector(ids.begin(), ids.end());
+      auto const rows = table.rows();
+      auto sorted     = std::vector(rows.begin(), rows.end());
       std::ranges::sort(sorted);
       for (auto const id : sorted) named(table.variable(), table[table.find(id)]);
     }
@@ -444,31 +444,31 @@ inline void compare(Seen const& got, Seen const& want, double near) {
   CHECK(apart(got.predicted, want.predicted, 1e-3) < near);
 }
 template <class D, class Case>
-void compare(D const& device, Case const& one) {
-  compare(seen_on(device, one), seen_on(Cpu{}, one), 1e-4);
+void compare(D const& device, Case const& asked) {
+  compare(seen_on(device, asked), seen_on(Cpu{}, asked), 1e-4);
 }
 
 /// Compares variables after three steps that begin before the one before has ended, if a device has such.
 template <class D, class Case>
-void compare_ahead(D const& device, Case const& one) {
-  auto const fields = one.fields();
+void compare_ahead(D const& device, Case const& asked) {
+  auto const fields = asked.fields();
   auto const batch  = fields.batch();
-  auto copy         = one.model().instantiate(device, Seed{3});
+  auto copy         = asked.model().instantiate(device, Seed{3});
   if constexpr (requires { copy.step_ahead(batch); }) {
     if (!copy.may_run_ahead()) return;
     for (int step = 0; step < 3; ++step) copy.step_ahead(batch);
     copy.finish_ahead();
-    CHECK(apart(copy.net.variables().values, seen_on(Cpu{}, one).variables, 1e-3) < 1e-4);
+    CHECK(apart(copy.net.variables().values, seen_on(Cpu{}, asked).variables, 1e-3) < 1e-4);
   }
 }
 
 /// Compares three steps in a precision with those of Cpu, which has floats: not the same, but near.
 template <class D, class Case>
-void compare_rounded(D const& device, Case const& one) {
+void compare_rounded(D const& device, Case const& asked) {
   using P                  = typename Case::precision;
   constexpr bool is_float  = std::is_same_v<P, nn::Precision<float>>;
   constexpr bool is_halves = std::is_same_v<P, nn::Precision<bf16>> || std::is_same_v<P, nn::Precision<fp16>>;
-  auto const got = seen_on(device, one), want = seen_on(Cpu{}, one);
+  auto const got = seen_on(device, asked), want = seen_on(Cpu{}, asked);
   compare(got, want, is_float ? 1e-4 : 0.05);
   if (is_halves) CHECK(apart(got.predicted, want.predicted, 1e-3) > 1e-5);
 }
