@@ -160,7 +160,7 @@ class LayeredState {
     throw mine;
   }
 
-  static std::string plain(std::string_view text) { return told_text(text, Fault::peer_lost); }
+  static std::string plain(std::string_view text) { return told_text(text, Fault::collective_mismatch); }
 
   [[noreturn]] void give_up(Item const& item) {
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();

@@ -14,13 +14,13 @@ namespace chorale::detail {
 inline constexpr std::string_view error_begins = "chorale: ", tries = "\n         Try: ", tries_in_line = " Try: ";
 
 /// The text of an error as a part of another sentence, in one line: without its beginning and its end, and without what
-/// to try where others throw an error of another type.
+/// to try where others throw a Disagreement, which says that itself.
 inline std::string told_text(std::string_view what, Fault fault) {
   if (what.starts_with(error_begins)) what.remove_prefix(error_begins.size());
   auto const at = what.find(tries);
   auto line     = std::string{what.substr(0, at)};
   if (line.ends_with('.')) line.pop_back();
-  if (at != what.npos && fault >= Fault::bad_argument)
+  if (at != what.npos && (fault == Fault::peer_lost || fault >= Fault::bad_argument))
     line.append(".").append(tries_in_line).append(what.substr(at + tries.size()));
   return line;
 }
