@@ -135,6 +135,8 @@ class Disagreement : public Error {
   Fault fault_;
 };
 
+namespace detail {
+
 /// An error that another rank has thrown, and told: a consequence, as a PeerLost is.
 struct Consequence {
   virtual ~Consequence() = default;
@@ -144,8 +146,6 @@ template <class E>
 struct Told final : E, Consequence {
   using E::E;
 };
-
-namespace detail {
 
 /// True if this error is an E. The only function here that needs the types of objects at run time.
 template <class E>

@@ -174,7 +174,7 @@ struct Segment {
   [[noreturn]] static void throw_lost(Rank me, Loss const& loss) {
     if (loss.fault > Fault::collective_mismatch) detail::throw_peer_loss(me, loss);
     if (loss.fault == Fault::collective_mismatch)
-      throw Told<Disagreement>{loss.fault, "step " + std::to_string(loss.step) + ": " + loss.reason + ".",
+      throw detail::Told<Disagreement>{loss.fault, "step " + std::to_string(loss.step) + ": " + loss.reason + ".",
                          "the same calls, with the same sizes and in the same order, on every rank."};
     if (loss.fault == Fault::peer_stalled)
       throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Timeouts."};
