@@ -48,6 +48,9 @@ template <class C>
 struct NotOptional<std::optional<C>> {
   using type = C;
 };
+/// Refuses a callback with a function whose name is near one of ours.
+template <class C>
+using NamesOf = HasNoNearName<typename NotOptional<std::remove_reference_t<C>>::type>;
 
 template <class C, class Trainer>
 concept sees_steps = requires(C& c, SeenBy<C, Trainer>& trainer, StepEnd const& end) { c.on_step_end(trainer, end); };

@@ -90,6 +90,7 @@ class Trainer<M, S, R, T> {
   template <class Data, class... Callbacks>
     requires detail::TrainsModel<Data, M>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
+    static_cast<void>((sizeof(detail::NamesOf<Callbacks>) + ... + 0));    // refuses names near ours, first of all
     auto const mine = live().hold();
     if (replicas_.only_serves()) return {};
     Loop::check(options);
