@@ -98,7 +98,7 @@ TEMPLATE_TEST_CASE("of a rank that is killed between steps, others name the mess
     return MeshStrategy{Mesh<Axis<"stage", 2>>{cluster}, pipelined<OneForwardOneBackward<4>>()};
   });
   CHECK_THAT(of_stage, Catch::Contains("lost rank 1") && Catch::Contains("in step ") &&
-                           Catch::Contains(" bytes along the axis \"stage\", from stage 1 to stage 0: "));
+                           Catch::Contains(" bytes along the axis \"stage\", from stage "));
 }
 
 }  // namespace killed_within_test

@@ -322,7 +322,8 @@ class Live<S, R, T> {
       if (!HasServers<S> && !is_all_local() && !failed_ && is_of_one_process(error, alone)) {
         failed_ = true;
         for (auto& at : endpoints_) fail(at, error);
-      } else if (!HasServers<S> && !is_all_local() && !failed_ && !detail::is_a<PeerLost>(error)) {
+      } else if (!HasServers<S> && !is_all_local() && !failed_ && !detail::is_a<PeerLost>(error) &&
+                 !detail::is_a<Preempted>(error)) {                        // which all throw
         why_ = error.what();
       }
       throw;
