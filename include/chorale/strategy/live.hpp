@@ -312,7 +312,7 @@ class Live<S, R, T> {
   /// Calls f, which every process calls. What is wrong with the files or the memory of this process, outside of a step,
   /// the others throw as well; the group cannot be used afterwards.
   ///
-  /// alone   true for any error of Error's types: that no group is left to be used is no loss
+  /// alone   true: the others throw a BadArgument as well, such as a memory budget that is too small here
   template <class F>
   decltype(auto) telling(F&& f, bool alone = false) {
     why_.clear();
