@@ -234,15 +234,15 @@ TEST_CASE("a file of a million tensors is read in memory near its own size, and 
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[],"data_offsets":[)" +
               std::to_string(i) + "," + std::to_string(i + 1) + "]}";
   };
-  auto const file = [&](std::size_t n, std::string const& name) {
+  auto const write = [&](std::size_t n, std::string const& name) {
     auto const text = header + "}";
     auto length     = std::uint64_t{text.size()};
     put(folder.path() / name, std::string{reinterpret_cast<char const*>(&length), 8} + text + std::string(n, '\0'));
   };
   for (std::size_t i = 0; i < 1'000'000; ++i) add(i);
-  file(1'000'000, "most");
+  write(1'000'000, "most");
   add(1'000'000);
-  file(1'000'001, "more");
+  write(1'000'001, "more");
   auto process = Processes{1, [&](int, Voice voice) {
     auto before = rusage{}, after = before;
     ::getrusage(RUSAGE_SELF, &before);

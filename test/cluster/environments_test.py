@@ -457,7 +457,7 @@ def bad_environments(folder):
         ("a list of hosts that ends early", {"CHORALE_HOSTS": "train-[0-"},
          'CHORALE_HOSTS: "train-[0-", character 10: a number is needed here.'),
         ("a hosts file that is not there", {"CHORALE_HOSTS_FILE": "/no/file"},
-         'CHORALE_HOSTS_FILE: "/no/file" cannot be read: No such file or directory.'),
+         'CHORALE_HOSTS_FILE: /no/file: cannot be opened: No such file or directory.'),
         ("a line of a hosts file", {"CHORALE_HOSTS_FILE": str(file)},
          f'CHORALE_HOSTS_FILE: {file}, line 2: after the host there may be slots= and a number from 1 on, and not '
          '"slots=none".'),

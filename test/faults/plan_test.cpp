@@ -281,7 +281,7 @@ TEST_CASE("T23: batches of another size, of data that describes nothing, are tol
     for (auto const& end : over_nameless(ranks, 11, {.steps_per_epoch = 3})) {
       INFO(ranks << " ranks: " << end.error);
       CHECK_THAT(end.error, Catch::Contains("batches of 12 rows") || Catch::Contains("batches of 11 rows"));
-      CHECK_THAT(end.error, Catch::Contains("in step 1"));
+      CHECK_THAT(end.error, Catch::Contains("in the update to step 1"));
     }
     for (auto const& end : over_nameless(ranks, 12, {.epochs = 2})) CHECK(end.error == "");  // the last one has 4
     for (auto const& end : over_nameless(ranks, 12, {.epochs = 2, .accumulate = 3})) CHECK(end.error == "");

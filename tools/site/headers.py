@@ -200,12 +200,12 @@ class Header:
                 at = closing(self.code, at) + 1
             elif self.code[at] == "(":
                 at = closing(self.code, at) + 1
-            else:                                                          # a::b<...>
+            else:                                                          # a::b<...>, a<...>::template b<...>
                 while WORD.match(self.code, at):
                     at = WORD.match(self.code, at).end()
                     if self.code[at] == "<":
                         at = after_template(self.code, at)
-                    at += 2 if self.code.startswith("::", at) else 0
+                    at = re.compile(r"(::(\s*template\b\s*)?)?").match(self.code, at).end()
             rest = re.compile(r"\s*(&&|\|\|)").match(self.code, at)
             if not rest:
                 while self.code[at].isspace():

@@ -138,9 +138,7 @@ class Disagreement : public Error {
 namespace detail {
 
 /// An error that another rank has thrown, and told: a consequence, as a PeerLost is.
-struct Consequence {
-  virtual ~Consequence() = default;
-};
+struct Consequence {};
 /// An E that another rank has thrown.
 template <class E>
 struct Told final : E, Consequence {

@@ -323,7 +323,7 @@ class Live<S, R, T> {
         failed_ = true;
         for (auto& at : endpoints_) fail(at, error);
       } else if (!HasServers<S> && !is_all_local() && !failed_ && !detail::is_a<PeerLost>(error) &&
-                 !detail::is_a<Preempted>(error)) {                        // which all throw
+                 !detail::is_a<Preempted>(error) && !detail::is_a<NumericFault>(error)) {    // which all throw
         why_ = error.what();
       }
       throw;

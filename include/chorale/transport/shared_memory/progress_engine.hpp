@@ -57,7 +57,8 @@ struct ProgressEngine {
         moved = true;
       }
     }
-    for (std::size_t peer = 0; !moved && in_vain >= 64 && peer < inboxes.size(); ++peer)
+    auto const makes_room = in_vain >= 64 || rank_state.waits_long();
+    for (std::size_t peer = 0; !moved && makes_room && peer < inboxes.size(); ++peer)
       moved = !rank_state.has_parted(static_cast<Rank>(peer)) && inboxes[peer].make_room();
     if (moved) {
       has_moved();

@@ -103,6 +103,9 @@ class RankState {
                              (theirs == ours ? "; earlier ones were not the same" : ""));
   }
 
+  /// True in a wait in which nothing has moved for some milliseconds.
+  bool waits_long() const { return waits_long_; }
+
   void begin_step(std::uint64_t step) { member_.step.store(step, std::memory_order_relaxed); }
 
   /// Counts a step of progress, for the ranks that wait for this one.
@@ -152,6 +155,7 @@ class RankState {
     if (done()) return;
     auto patience    = Backoff{segment_.spins};
     auto vain        = Vain{};
+    waits_long_      = false;
     auto moved       = moves();
     auto const going = [&] { return moves() != moved; };                    // part of a message: more may follow
     for (auto turn = 0; !done(); ++turn) {
@@ -190,8 +194,9 @@ class RankState {
                                     other.step.load(std::memory_order_relaxed)};
     if (seen != vain.seen) vain = {seen, now, false};
     auto const quiet = now - vain.since;
+    auto const tried = std::exchange(waits_long_, quiet > std::chrono::milliseconds{10});
     auto const waits = segment_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
-    if (quiet >= segment_.timeouts.stuck * (waits ? 2 : 1))
+    if (tried && quiet >= segment_.timeouts.stuck * (waits ? 2 : 1))        // to make room
       give_up(tag, what, Fault::peer_stalled, culprit,
               "its process lives, but it has moved nothing for " + seconds_text(segment_.timeouts.stuck) +
                   (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
@@ -271,6 +276,7 @@ class RankState {
   Rank const rank_;
   SegmentMember& member_;
   detail::OperationLog announced_;
+  bool waits_long_ = false;
 };
 
 }  // namespace chorale::shared_memory
