@@ -8,6 +8,7 @@ WARNINGS = [
     "-Wshadow",
     "-Wconversion",
     "-Wno-missing-field-initializers",  # options are aggregates with defaults: {.epochs = 3} is how they are written
+    "-Wno-unknown-warning-option",  # of clang, about the next one
     "-Wno-restrict",  # gcc 12 sees overlapping copies in "text" + std::string, where there are none
 ]
 
