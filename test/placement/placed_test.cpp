@@ -65,7 +65,7 @@ double norm_over(int world, Span<float const> x, Span<Range const> left_out = {}
 }
 
 TEST_CASE("the norm of shards has the bits of the norm of the whole", "[placement][placed]") {
-  for (std::size_t const lines : {1, 2, 3, 5, 28, 63, 64, 65, 1'000, 4'097}) {
+  for (auto const lines : std::vector<std::size_t>{1, 2, 3, 5, 28, 63, 64, 65, 1'000, 4'097}) {
     auto const x     = numbers(lines * SquareTree::line);
     auto const whole = squared_norm(Placed<Mirrored>{x});
     auto serial      = 0.0L;
