@@ -218,7 +218,7 @@ void report(std::vector<Contender> const& all, Options const& options) {
     for (auto const& one : all)
       if (one.transport == transport) contenders.push_back(one);
     for (int const ranks : options.ranks)
-      for (std::size_t const kib : {1, 16, 256, 1'024, 4'096, 16'384, 65'536, 262'144})
+      for (std::size_t const kib : {1U, 16U, 256U, 1'024U, 4'096U, 16'384U, 65'536U, 262'144U})
         if (auto const bytes = kib << 10; bytes <= options.largest)
           print(contenders, in_turn(contenders, ranks, bytes, options.rounds), ranks, bytes, options);
     if (transport != "threads") continue;

@@ -204,14 +204,14 @@ int main(int argc, char** argv) {
     } catch (std::runtime_error const& error) {
       std::printf("SKIPPED: the peer: %s\n", error.what());
     }
-    for (std::size_t const rows : {64, 1024}) step<Cnn>(all, "cnn", rows, 200);
-    for (std::size_t const rows : {64, 1024}) step<Mlp>(all, "mlp", rows, 100);
+    for (std::size_t const rows : {64U, 1024U}) step<Cnn>(all, "cnn", rows, 200);
+    for (std::size_t const rows : {64U, 1024U}) step<Mlp>(all, "mlp", rows, 100);
     using Halves = nn::Precision<bf16>;
     step<Block<56, 64>, Halves>(all, "block_64", 64, 30);
     step<Block<28, 128>, Halves>(all, "block_128", 64, 30);
     step<Block<14, 256>, Halves>(all, "block_256", 64, 30);
     step<Block<7, 512>, Halves>(all, "block_512", 64, 30);
-    for (std::size_t const n : {1, 1 << 10, 1 << 20}) reduce(all, n);
+    for (std::size_t const n : {1U, 1U << 10U, 1U << 20U}) reduce(all, n);
   } catch (std::exception const& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return exit_code(error);

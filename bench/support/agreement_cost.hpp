@@ -51,7 +51,7 @@ inline AgreementCost agreement_cost() {
 
   auto const logs = std::make_unique<detail::SharedOperationLog<local::SharedState::remembered>[]>(2);
   for (std::uint32_t tag = 0; tag < 16; ++tag)                             // as many as there are under way
-    for (std::size_t rank : {0, 1}) logs[rank].add(sum(tag), nullptr);
+    for (std::size_t rank : {0U, 1U}) logs[rank].add(sum(tag), nullptr);
   auto agree = std::uint32_t{0};
   cost.label = nanoseconds_of([&](std::uint32_t i) {
     auto const tag = Tag{i % 16};

@@ -98,7 +98,7 @@ TEST_CASE("T40: a storm of signals changes no bit of what is saved or read", "[c
 TEST_CASE("a process that is killed at any point of a save leaves a checkpoint that is whole", "[checkpoint][faults]") {
   auto seen        = std::set<std::string>{};
   auto const older = OwnFolder{};
-  for (std::uint64_t const step : {100, 101})
+  for (std::uint64_t const step : {100U, 101U})
     Checkpoints{CheckpointOptions{.folder = older.run(), .block = 4096}}.save(Training{step}.state);
   for (int n = 0;; ++n) {
     auto const folder = OwnFolder{};
@@ -321,7 +321,7 @@ TEST_CASE("ranks write parts of a checkpoint, and a reader sees no parts", "[che
   auto const folder   = OwnFolder{};
   auto const training = Training{5};
   auto logged         = Logged{folder.run()};
-  for (std::uint64_t n : {1, 2, 3, 7}) {
+  for (std::uint64_t n : {1U, 2U, 3U, 7U}) {
     auto const step = training.state.at.step;
     auto save       = CheckpointWriter<>{logged.options, step, CheckpointImage{training.state}.size()};
     for (std::uint64_t i = n; i-- > 0;) save.add(write_part(logged.options, step, training.state, {i, n}));
@@ -349,7 +349,7 @@ TEST_CASE("parts have each tensor once, and about as many bytes each", "[checkpo
   auto tensors     = std::vector<NamedTensor>{};
   for (std::size_t i = 0; i < 100; ++i)
     tensors.push_back({std::to_string(i), Dtype::u8, {i * 7 % 100}, ConstBytes{bytes}.first(i * 7 % 100)});
-  for (std::uint64_t n : {1, 2, 3, 10, 200}) {
+  for (std::uint64_t n : {1U, 2U, 3U, 10U, 200U}) {
     auto names = std::vector<std::string>{};
     auto most  = std::size_t{0};
     for (std::uint64_t i = 0; i < n; ++i) {

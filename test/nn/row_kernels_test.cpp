@@ -136,7 +136,7 @@ TEST_CASE("the exponential function of vector loops is exact to 1e-7, and says 0
 }
 
 TEST_CASE("softmax, sums and the largest of rows of any length are those of their definitions", "[nn][kernels]") {
-  for (std::size_t const n : {1, 2, 15, 16, 17, 33, 65}) {
+  for (std::size_t const n : {1U, 2U, 15U, 16U, 17U, 33U, 65U}) {
     auto const x = numbers(n, n);
     auto p       = std::vector<float>(n);
     auto z       = 0.0;

@@ -195,7 +195,7 @@ TEST_CASE("auto: the sum is that of the algorithm in its table, for every size a
   on_ranks<Counting<LocalTransport>>(ranks, 1, [&](auto& at, auto&) {
     tables[static_cast<std::size_t>(at.rank())] = reduce.table(at);        // measured here, once
   });
-  for (std::size_t const n : {0, 1, 5, 1'344, 10'007, 200'003}) {
+  for (std::size_t const n : {0U, 1U, 5U, 1'344U, 10'007U, 200'003U}) {
     auto const chosen   = tables[0]->choice(n * sizeof(float));
     auto const expected = reference_by(chosen, ranks, n, Op::sum);
     auto const ended    = reduced_by(reduce, ranks, n, Op::sum);

@@ -125,7 +125,7 @@ TEMPLATE_TEST_CASE("blocks that are computed again give the bits of plain ones",
   auto const devices = Cpu::logical(3);
   CHECK(trained<nn::Recompute, TestType, Out>(OneDeviceStrategy{devices[0]}) ==
         trained<Plain, TestType, Out>(OneDeviceStrategy{devices[0]}));
-  for (std::size_t n : {2, 3}) {
+  for (std::size_t n : {2U, 3U}) {
     auto const some = std::vector<Cpu>(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(n));
     CHECK(trained<nn::Recompute, TestType, Out>(MirroredStrategy{some}) ==
           trained<Plain, TestType, Out>(MirroredStrategy{some}));

@@ -53,7 +53,7 @@ TEMPLATE_TEST_CASE("slices of a batch give the loss, the gradients and the outpu
   auto one = instance<TestType>(Cpu::logical(1)[0]);
   for (int const threads : {2, 3, 4}) {
     auto several = instance<TestType>(Cpu::with_threads(threads));
-    for (std::size_t const rows : {32, 13, 9, 8, 7, 1}) {                  // of one slice up to four, even and uneven
+    for (std::size_t const rows : {32U, 13U, 9U, 8U, 7U, 1U}) {            // of one slice up to four, even and uneven
       INFO(threads << " threads, " << rows << " rows");
       auto const batch  = tiny::batch<int>(rows, 64, 1, rows);
       auto const wanted = one.value_and_gradient(batch.view(), 5, LooksAtEnd{}, Together{});

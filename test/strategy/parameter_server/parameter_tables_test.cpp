@@ -167,7 +167,7 @@ TEST_CASE("rows in the order of their last change are found from a version on", 
       changed.touch(row, version);
       version_of[row] = version;
     }
-    for (std::uint64_t const back : {0, 1, 2, 7})
+    for (std::uint64_t const back : {0U, 1U, 2U, 7U})
       if (back <= version) check(version - back);
   }
 }

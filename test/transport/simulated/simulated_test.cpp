@@ -144,7 +144,7 @@ TEST_CASE("on a clean network an all-reduce takes what the cost model's formulas
   }
   SECTION("tree") {
     for (int k = 2; k <= 6; ++k)
-      for (std::size_t const n : {1, 1'000}) {
+      for (std::size_t const n : {1U, 1'000U}) {
         auto const S  = n * sizeof(float);
         auto const up = 2 * o + a + b(S) + g(S) + std::max(b(S), o + g(S));
         auto const down = 2 * o + a + b(S) + g(S) + std::max(b(S), o);
