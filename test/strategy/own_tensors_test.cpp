@@ -55,7 +55,7 @@ struct Watcher {
       rate.emplace(std::move(one));
     }
     auto const results = live.run([&](auto& replica, Rows& mine, Rate& of_all) {
-      mine.local().add(done.scores.rows() * (replica.id() + 1));           // another number on each replica
+      mine.local().add(static_cast<std::int64_t>(done.scores.rows()) * (replica.id() + 1));    // another on each replica
       of_all.write({static_cast<float>(epoch + replica.id()), 1}, replica.sums());
       return Sum<float>{of_all.local().read(), mine.read(replica.sums())};
     }, *seen, *rate);

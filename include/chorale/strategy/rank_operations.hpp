@@ -74,7 +74,7 @@ class RankOperations {
 
   /// A callable that sums a span over all replicas, as a SyncedVariable takes it.
   auto sums() {
-    return [this]<class V>(Span<V> x) { all_reduce(x); };
+    return [this]<class V>(Span<V> x) { this->all_reduce(x); };
   }
 
   /// Sends `mine` to a peer, and receives `theirs` from it, as many bytes as it sends. Both ranks call it.
