@@ -25,7 +25,7 @@ constexpr std::size_t rows = 4, stored = 1024;
 
 /// Sets variable number i to what the script begins with.
 void fill(Variable const& v, PlannedVariable const& planned, std::size_t i) {
-  auto const filters     = static_cast<std::size_t>(planned.spec.dims[planned.spec.rank - 1U]);
+  auto const filters     = static_cast<std::size_t>(planned.spec.dims[static_cast<std::size_t>(planned.spec.rank) - 1]);
   auto const of_a_filter = static_cast<double>(planned.size / filters);
   auto const scale = planned.spec.rank > 1 ? std::exp2(std::round(std::log2(std::sqrt(24 / of_a_filter)))) : 0.5;
   std::ranges::copy(golden::initial({"", v.value.size(), static_cast<std::uint32_t>(0x101 * (i + 1)),
