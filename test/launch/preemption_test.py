@@ -78,7 +78,7 @@ def preempted(folder, ranks, transport, target, chance):
     if code == 0 and bits(text, ranks):
         return False
     told = re.findall(r"\] (\d+) checkpoints: asked to end after update (\d+); a checkpoint is in ", text)
-    left = sorted(os.listdir(folder))
+    left = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if code != 143 or "signal" in text or len(told) != ranks or len(set(told)) != 1 or told[0][0] != "1":
         raise Failed(f"SIGTERM to {target} after update {asked_at}: exit code {code}, folder {left}\n{text}")
     if left != [f"ckpt-{int(told[0][1]):06}"] or int(told[0][1]) < asked_at:
