@@ -80,6 +80,7 @@ constexpr Ops ops_as_text() {
                                "computes it. Use layers that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, "
                                "or use a strategy over Cpu");
   auto made = Ops{};
+  if constexpr (requires { requires L::joins; }) made.joined = 1;
   if constexpr (is_written<L>)
     made.write = [](stablehlo::Call& at) {
       if constexpr (requires { stablehlo::Value{stablehlo::Lowering<L>::write(at)}; })

@@ -70,7 +70,11 @@ class Copy : public StepReports {
   static constexpr std::size_t metrics     = own_losses + num_metrics;
   static constexpr int optimizer_slots     = Optimizer::slots;
   static constexpr std::size_t joins_below = 0;
-  static constexpr bool joins              = false;
+  static constexpr bool joins              = [] {
+    for (auto const& call : graph::Traced<Net, AsText>::calls.calls)
+      if (call.ops->joined > 0) return true;
+    return false;
+  }();
   static constexpr NetworkWork work        = graph::work_of(graph::Traced<Net, AsText>::calls);
 
   /// True if a step and its update are one program, which the host starts while the one before still runs.
@@ -87,9 +91,13 @@ class Copy : public StepReports {
   /// first_row  of this share in the global batch
   /// ready     called once, with the end of all gradients: no bucket leaves before
   /// returns   the loss, a sum over rows; gradients() then holds sums over the same rows
-  /// throws    BadArgument when the batch does not fit the network; pjrt::PluginError when a device fails
+  /// throws    BadArgument when the batch does not fit the network, and where a sum over the rows of all replicas would
+  ///           be one over the devices of this rank; pjrt::PluginError when a device fails
   template <class Batch, class Ready>
-  Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together = {}) {
+  Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together = {}) {
+    CHORALE_EXPECTS(together.all_reduce == nullptr, "nn::SyncBatchNorm adds up over all rows of a batch, and on PJRT "
+                                                    "devices over those of one rank: use nn::BatchNorm, or TPUStrategy, "
+                                                    "which is one rank");
     auto const g = gradients();
     std::ranges::fill(g.values, 0.0F);
     for (auto& table : g.tables) table.clear();
