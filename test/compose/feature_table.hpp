@@ -16,11 +16,25 @@ struct Column {
 };
 inline constexpr auto columns = std::array{
     Column{"mirrored", "`MirroredStrategy`"},
+    Column{"by_ring", "`MirroredStrategy`, a ring"},
+    Column{"central_storage", "`CentralStorageStrategy`"},
+    Column{"workers", "`MultiWorkerMirroredStrategy`"},
+    Column{"local_sgd", "`local_sgd<1>`"},
+    Column{"gossip", "`Gossip`"},
     Column{"synchronous", "servers, `Synchronous`"},
+    Column{"bounded", "servers, `BoundedStaleness<0>`"},
+    Column{"backup", "servers, `BackupWorkers<0>`"},
+    Column{"asynchronous", "servers, `Asynchronous`"},
+    Column{"zero_one", "`ShardedStrategy<Zero::one>`"},
     Column{"zero_two", "`ShardedStrategy<Zero::two>`"},
+    Column{"zero_three", "`ShardedStrategy<Zero::three>`"},
+    Column{"hybrid", "`HybridStrategy<Zero::three, 2>`"},
     Column{"mesh", "`MeshStrategy`"},
+    Column{"mesh_shards", "`MeshStrategy`, `Zero::one`"},
     Column{"stages", "`pipelined<..>`"},
     Column{"tpu", "`TPUStrategy<2>`"},
+    Column{"tpu_shards", "`TPUStrategy<2, Zero::one>`"},
+    Column{"hosts_of_tpus", "workers with `Pjrt`"},
 };
 
 struct Row {
@@ -32,45 +46,45 @@ struct Row {
 constexpr auto thrown = 't';                                               // is known when the program runs
 
 inline constexpr auto rows = std::array{
-    Row{"fit", "`fit`", "= = = = = ~"},
-    Row{"evaluate", "`evaluate`", "= = = = = ~"},
-    Row{"predict", "`predict`", "= = = = = ~"},
-    Row{"accumulate", "`FitOptions::accumulate`", "~ ~ ~ ~ ~ ~"},
-    Row{"steps_per_epoch", "`FitOptions::steps_per_epoch`", "= = = = = ~"},
-    Row{"clip", "`global_clipnorm`", "= 1t = = = ~"},
-    Row{"schedule", "a schedule of the learning rate", "= = = = = ~"},
-    Row{"set_rate", "`set_learning_rate`", "= 2 = = = ~"},
-    Row{"callbacks", "callbacks, `stop`", "= = = = = ~"},
-    Row{"early_stopping", "`EarlyStopping`, `validate_on`", "= = = = = ~"},
-    Row{"resume", "a checkpoint, and resume", "= = = = = ~"},
-    Row{"resume_of_one", "resume from that of one device", "= = = = = ~"},
-    Row{"weights", "`save`, `load` of weights", "= = = = = ~"},
-    Row{"load_checkpoint", "`load` of a checkpoint", "= = = = = ~"},
-    Row{"retargeted", "`retarget` to one device", "= 3 = = 4 ~"},
-    Row{"online", "`OnlineTraining`", "= 5 = 5 5 ~"},
-    Row{"own_loop", "a loop of one's own", "= = = = = ~"},
-    Row{"two_models", "two models in one loop", "= 6t = = = ~"},
-    Row{"sequential", "`nn::Sequential`", "= = = = 7 ~"},
-    Row{"in_bf16", "`nn::Precision<bf16>`", "= = = = 7 ~"},
-    Row{"loss_scaled", "`optim::LossScaled`, in fp16", "= 8 = = 7 ~"},
-    Row{"adam", "`optim::Adam`, clipped", "= 1t = = = ~"},
-    Row{"grouped", "`optim::Grouped`, `frozen`", "= 9 = = = ~"},
-    Row{"averaged", "`optim::Averaged`", "= = 10 = = ~"},
-    Row{"batch_norm", "`nn::BatchNorm`", "= 11t = = = ~"},
-    Row{"sync_batch_norm", "`nn::SyncBatchNorm`", "~ 12 13 ~ 14 ~"},
-    Row{"dropout", "`nn::Dropout`", "= = = = = ~"},
-    Row{"recompute", "`nn::Recompute`", "= = = = = ~"},
-    Row{"outputs", "several outputs", "= = = = = ~"},
-    Row{"row_weights", "weights of rows", "= = = = = ~"},
-    Row{"class_weights", "`loss::Weighted`, weights of classes", "= = = = = ~"},
-    Row{"state_metric", "a metric with a state", "= = = = = ~"},
-    Row{"ragged", "ragged rows", "= = = = 15 16"},
-    Row{"per_position", "`loss::per_position`", "= = = = 15 16"},
-    Row{"table", "a table, gradients by rows", "= = 17 = 18 ~"},
-    Row{"dense_table", "a table, `nn::DenseGradient`", "= = = = = ~"},
-    Row{"split", "layers split along an axis", "19 19 19 = 20 21"},
-    Row{"dealt", "a table dealt along an axis", "19 19 19 = 18 21"},
-    Row{"custom", "`custom_model`", "= = 22 = 7 23"},
+    Row{"fit", "`fit`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"evaluate", "`evaluate`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"predict", "`predict`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"accumulate", "`FitOptions::accumulate`", "~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~ ~"},
+    Row{"steps_per_epoch", "`FitOptions::steps_per_epoch`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"clip", "`global_clipnorm`", "= ~ = = ~ ~ 1t = 1t 1t = = = = = = = ~ ~ ~"},
+    Row{"schedule", "a schedule of the learning rate", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"set_rate", "`set_learning_rate`", "= ~ = = ~ ~ 2 2 2 2 = = = = = = = ~ ~ ~"},
+    Row{"callbacks", "callbacks, `stop`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"early_stopping", "`EarlyStopping`, `validate_on`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"resume", "a checkpoint, and resume", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"resume_of_one", "resume from that of one device", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"weights", "`save`, `load` of weights", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"load_checkpoint", "`load` of a checkpoint", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"retargeted", "`retarget` to one device", "= ~ = = ~ ~ 3 3 3 3 = = = = = = 4 ~ ~ ~"},
+    Row{"online", "`OnlineTraining`", "= ~ = = 5 5 5 5 5 5 = = = = 5 5 5 ~ ~ ~"},
+    Row{"own_loop", "a loop of one's own", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"two_models", "two models in one loop", "= ~ = = ~ ~ 6t 6t 6t 6t = = = = = = = ~ ~ ~"},
+    Row{"sequential", "`nn::Sequential`", "= ~ = = ~ ~ = = ~ ~ = = = = = = 7 ~ ~ ~"},
+    Row{"in_bf16", "`nn::Precision<bf16>`", "= ~ = = ~ ~ = = ~ ~ = = = = = = 7 ~ ~ ~"},
+    Row{"loss_scaled", "`optim::LossScaled`, in fp16", "= ~ = = ~ ~ 8 8 8 8 = = = = = = 7 ~ 27t ~"},
+    Row{"adam", "`optim::Adam`, clipped", "= ~ = = ~ ~ 1t = 1t 1t = = = = = = = ~ ~ ~"},
+    Row{"grouped", "`optim::Grouped`, `frozen`", "= ~ = = ~ ~ 9 9 9 9 = = = = = = = ~ 27t ~"},
+    Row{"averaged", "`optim::Averaged`", "= ~ = = ~ ~ = = ~ ~ 10 10 10 10 = 10 = ~ 27t ~"},
+    Row{"batch_norm", "`nn::BatchNorm`", "= ~ = = ~ ~ 11t 11t 11t 11t = = = = = = = ~ ~ ~"},
+    Row{"sync_batch_norm", "`nn::SyncBatchNorm`", "~ ~ ~ ~ 24 24 12 12 12 12 ~ 13 13 13 ~ ~ 14 ~ ~ 29t"},
+    Row{"dropout", "`nn::Dropout`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"recompute", "`nn::Recompute`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"outputs", "several outputs", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"row_weights", "weights of rows", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"class_weights", "`loss::Weighted`, weights of classes", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"state_metric", "a metric with a state", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"ragged", "ragged rows", "= ~ = = ~ ~ = = ~ ~ = = = = = = 15 16 16 16"},
+    Row{"per_position", "`loss::per_position`", "= ~ = = ~ ~ = = ~ ~ = = = = = = 15 16 16 16"},
+    Row{"table", "a table, gradients by rows", "= ~ = = ~ ~ = = ~ ~ 26t 17 17 17 = 26t 18 ~ 28t ~"},
+    Row{"dense_table", "a table, `nn::DenseGradient`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},
+    Row{"split", "layers split along an axis", "19 19 19 19 19 19 19 19 19 19 19 19 19 19 = = 20 21 21 21"},
+    Row{"dealt", "a table dealt along an axis", "19 19 19 19 19 19 19 19 19 19 19 19 19 19 = 26t 18 21 21 21"},
+    Row{"custom", "`custom_model`", "= ~ 25 = ~ ~ = = ~ ~ = 22 22 22 = = 7 23 23 23"},
 };
 
 /// What the compiler says, by the numbers of cells: its errors contain it.
@@ -79,12 +93,12 @@ inline constexpr auto sentences = std::array{
                      "shard only"},
     std::string_view{"chorale: under ParameterServerStrategy the servers apply the optimizer, and a worker cannot "
                      "set its learning rate. A schedule of the optimizer works there"},
-    std::string_view{"chorale: retarget moves the variables of replicas, but under ParameterServerStrategy "
-                     "servers have them. Save a checkpoint, and resume from it under the other strategy"},
-    std::string_view{"chorale: retarget moves copies of a whole network, but under pipelined<Schedule>() each "
-                     "rank has a stage of it. Save a checkpoint, and resume from it under the other strategy"},
-    std::string_view{"chorale: OnlineTraining needs a Strategy whose replicas each have rows of their own, and "
-                     "add up their gradients in every step. Use MirroredStrategy, MultiWorkerMirroredStrategy or "
+    std::string_view{"chorale: retarget moves the variables of replicas, but under ParameterServerStrategy servers "
+                     "have them. Save a checkpoint, and resume from it under the other strategy"},
+    std::string_view{"chorale: retarget moves copies of a whole network, but under pipelined<Schedule>() each rank "
+                     "has a stage of it. Save a checkpoint, and resume from it under the other strategy"},
+    std::string_view{"chorale: OnlineTraining needs a Strategy whose replicas each have rows of their own, and add "
+                     "up their gradients in every step. Use MirroredStrategy, MultiWorkerMirroredStrategy or "
                      "ShardedStrategy"},
     std::string_view{"chorale: servers hold the variables of one model, and create() was called for a second one"},
     std::string_view{"chorale: a pipeline cuts a network that is derived from nn::Graph, and this model is none. "
@@ -99,14 +113,14 @@ inline constexpr auto sentences = std::array{
                      "with momentum"},
     std::string_view{"chorale: nn::SyncBatchNorm does not run under ParameterServerStrategy, whose workers do not "
                      "wait for one another in a step. Use MultiWorkerMirroredStrategy"},
-    std::string_view{"chorale: nn::SyncBatchNorm adds up over all replicas in the middle of a step, in which "
-                     "units are on their way under ShardedStrategy<Zero::two> and <Zero::three>. Use "
-                     "nn::BatchNorm, or Zero::one"},
+    std::string_view{"chorale: nn::SyncBatchNorm adds up over all replicas in the middle of a step, in which units "
+                     "are on their way under ShardedStrategy<Zero::two> and <Zero::three>. Use nn::BatchNorm, or "
+                     "Zero::one"},
     std::string_view{"chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline computes "
                      "micro-batches. Use nn::BatchNorm"},
     std::string_view{"chorale: a pipeline takes rows of one shape. Give the fields of this network one length"},
-    std::string_view{"chorale: a network with rows of different lengths does not compute on PJRT devices. Give "
-                     "its fields one length, or use a strategy over Cpu"},
+    std::string_view{"chorale: a network with rows of different lengths does not compute on PJRT devices. Give its "
+                     "fields one length, or use a strategy over Cpu"},
     std::string_view{"chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of "
                      "a table of this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or "
                      "use MultiWorkerMirroredStrategy"},
@@ -125,6 +139,18 @@ inline constexpr auto sentences = std::array{
                      "ShardedStrategy<Zero::one>, or a network of nn"},
     std::string_view{"chorale: this model computes on host memory, but the strategy computes on another device. "
                      "Use a strategy over Cpu"},
+    std::string_view{"chorale: SyncBatchNorm needs all replicas in every step, but under this Strategy they learn "
+                     "apart. Use nn::BatchNorm, or MirroredStrategy or MultiWorkerMirroredStrategy"},
+    std::string_view{"chorale: under CentralStorageStrategy replicas read the variables of the first one in place, "
+                     "and this model has no instantiate_reader(device, owner) for it. Use MirroredStrategy"},
+    std::string_view{"chorale: optim::SGD updates a shard of all variables, but the gradient of table/embeddings "
+                     "is rows"},
+    std::string_view{"chorale: cores with shards of the optimizer's state take rules that update each number by "
+                     "itself and are written in operations"},
+    std::string_view{"chorale: cores with shards of the optimizer's state take gradients that are dense, but that "
+                     "of table/embeddings is rows"},
+    std::string_view{"chorale: nn::SyncBatchNorm adds up over all rows of a batch, and on PJRT devices over those "
+                     "of one rank"},
 };
 
 /// The cell of a feature and a strategy, by their names; empty if there is none.

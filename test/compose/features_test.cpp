@@ -2,7 +2,7 @@
 //
 // Cells of the table of features in docs/30-compose.md: what a feature ends with under a strategy, after some steps, is
 // what it ends with on one device. This file has a few; features_test.py puts all of them into one program with it, and
-// asks the compiler about those that are refused. Strategies that the table does not have are tried here alone.
+// asks the compiler about those that are refused.
 #include "test/compose/feature_cells.hpp"
 
 #include <catch2/catch.hpp>
