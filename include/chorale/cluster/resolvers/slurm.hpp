@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -35,8 +36,9 @@ class Reader {
   std::vector<std::string> hosts() {
     auto hosts = std::vector<std::string>{};
     do {
-      auto const all = item(most - hosts.size());
-      hosts.insert(hosts.end(), all.begin(), all.end());
+      auto all = item(most - hosts.size());
+      characters_ += all.size() * all.front().size();
+      std::ranges::move(all, std::back_inserter(hosts));
     } while (take(','));
     if (at_ != text_.size()) fail("what follows is no part of a host", "a list such as gpu[08-10],login1.");
     return hosts;
@@ -97,6 +99,7 @@ class Reader {
     while (at_ < text_.size() && (is_text(text_[at_]) || is_at('['))) {
       auto const from = at_;
       while (at_ < text_.size() && is_text(text_[at_])) ++at_;
+      expect_short(hosts.size(), hosts.front().size() + at_ - from);
       for (auto& host : hosts) host += text_.substr(from, at_ - from);
       if (take('[')) hosts = times(hosts, ranges(room / hosts.size()));
       if (hosts.front().size() > HostPort::max_host)                       // before it is copied once more
@@ -106,7 +109,14 @@ class Reader {
     return hosts;
   }
 
-  static std::vector<std::string> times(std::vector<std::string> const& heads, std::vector<std::string> const& tails) {
+  /// Refuses names that have too many characters together, before they are written.
+  void expect_short(std::size_t hosts, std::size_t length) const {
+    if (hosts * length > max_characters - std::min(max_characters, characters_))
+      fail("the names have more than " + std::to_string(max_characters) + " characters together", "shorter names.");
+  }
+
+  std::vector<std::string> times(std::vector<std::string> const& heads, std::vector<std::string> const& tails) const {
+    expect_short(heads.size() * tails.size(), heads.front().size() + tails.back().size());
     auto all = std::vector<std::string>{};
     for (auto const& head : heads)
       for (auto const& tail : tails) all.push_back(head + tail);
@@ -140,11 +150,11 @@ class Reader {
                       what_to_try};
   }
 
-  static constexpr std::size_t max_number = 999'999'999, max_digits = 18;
+  static constexpr std::size_t max_number = 999'999'999, max_digits = 18, max_characters = 64 * most;
 
   std::string_view text_;
   std::string where_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, characters_ = 0;                                    // of the hosts before this item
 };
 
 /// "gpu[08-10],login": gpu08 gpu09 gpu10 login; at most 65,536.
