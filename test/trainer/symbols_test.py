@@ -17,7 +17,8 @@ UNUSED = ["Tcp", "SharedMemory", "Simulated", "Faulty", "parameter_server", "Coo
           "MeshReplica", "safetensors", "Checkpoints", "TensorBoard", "Prometheus", "Adam", "Conv2D", "Embedding"]
 USED = ["RingAllReduce", "LocalEndpoint", "SGD", "MirroredStrategy"]     # the counterpart: these are seen
 # Classes whose tables of virtual functions and type information may be there.
-OF_ERRORS = re.compile(r"chorale::(detail::)?\w*(Error|Argument|File|Fault|Lost|Disagreement|Memory|Descriptors|Preempted|Consequence)\b")
+OF_ERRORS = re.compile(r"chorale::(detail::)?\w*(Error|Argument|File|Fault|Lost|Disagreement|Memory|Descriptors|Preempted|"
+                       r"Consequence)\b")
 
 
 def symbols(compiler):

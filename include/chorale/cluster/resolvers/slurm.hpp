@@ -37,7 +37,7 @@ class Reader {
     auto hosts = std::vector<std::string>{};
     do {
       auto all = item(most - hosts.size());
-      characters_ += all.size() * all.front().size();
+      characters_ += all.size() * all.back().size();                       // the longest
       std::ranges::move(all, std::back_inserter(hosts));
     } while (take(','));
     if (at_ != text_.size()) fail("what follows is no part of a host", "a list such as gpu[08-10],login1.");
@@ -99,7 +99,7 @@ class Reader {
     while (at_ < text_.size() && (is_text(text_[at_]) || is_at('['))) {
       auto const from = at_;
       while (at_ < text_.size() && is_text(text_[at_])) ++at_;
-      expect_short(hosts.size(), hosts.front().size() + at_ - from);
+      expect_short(hosts.size(), hosts.back().size() + at_ - from);
       for (auto& host : hosts) host += text_.substr(from, at_ - from);
       if (take('[')) hosts = times(hosts, ranges(room / hosts.size()));
       if (hosts.front().size() > HostPort::max_host)                       // before it is copied once more
@@ -116,7 +116,7 @@ class Reader {
   }
 
   std::vector<std::string> times(std::vector<std::string> const& heads, std::vector<std::string> const& tails) const {
-    expect_short(heads.size() * tails.size(), heads.front().size() + tails.back().size());
+    expect_short(heads.size() * tails.size(), heads.back().size() + tails.back().size());
     auto all = std::vector<std::string>{};
     for (auto const& head : heads)
       for (auto const& tail : tails) all.push_back(head + tail);

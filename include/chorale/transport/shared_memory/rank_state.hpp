@@ -196,7 +196,7 @@ class RankState {
     auto const quiet = now - vain.since;
     auto const tried = std::exchange(waits_long_, quiet > std::chrono::milliseconds{10});
     auto const waits = segment_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
-    if (tried && quiet >= segment_.timeouts.stuck * (waits ? 2 : 1))        // to make room
+    if (tried && quiet >= segment_.timeouts.stuck * (waits ? 2 : 1))        // to store early messages
       give_up(tag, what, Fault::peer_stalled, culprit,
               "its process lives, but it has moved nothing for " + seconds_text(segment_.timeouts.stuck) +
                   (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
