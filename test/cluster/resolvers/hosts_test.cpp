@@ -92,6 +92,8 @@ TEST_CASE("a hosts file has a host in a line, as mpirun reads it", "[cluster][ho
   CHECK(refused("a/b") == "CHORALE_HOSTS_FILE: f, line 1: \"a/b:1\" has no name or number of a host before the port.");
   CHECK(refused("a:70000") == "CHORALE_HOSTS_FILE: f, line 1: \"a:70000\" has the port \"70000\", and a port is a "
                               "number from 1 to 65535.");
+  CHECK(refused(std::string(100, 'a') + " slots=60000") == "CHORALE_HOSTS_FILE: f, line 1: the addresses of 39643 workers "
+                                                           "have more than 4194304 characters together.");
   CHECK(refused("a slots=65536") == "CHORALE_HOSTS_FILE: f, line 1: 63315 workers on a from port 2222 on need port "
                                     "65536, above 65535.");
   CHECK(said([] { Cluster::from_env({{"CHORALE_HOSTS_FILE", "/"}, {"CHORALE_TASK", "worker:0"}}); }) ==

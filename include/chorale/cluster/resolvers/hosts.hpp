@@ -56,7 +56,7 @@ class HostList {
   explicit HostList(int first_port) : first_port_{first_port} {}
 
   /// where   beginning of an error: "hosts: line 3"
-  /// throws  BadArgument when there are too many workers, or no port is left
+  /// throws  BadArgument when there are too many workers, or no port is left, or the addresses are too long together
   void add(std::string const& host, std::string const& where) {
     auto const port = first_port_ + on_host_[host]++;
     if (port > 65'535)
@@ -69,7 +69,12 @@ class HostList {
     if (tasks_.size() == static_cast<std::size_t>(Cluster::most))
       throw BadArgument{where + ": there are more than " + std::to_string(Cluster::most) + " workers.",
                         "a smaller job."};
-    tasks_.push_back({{Role::worker, static_cast<int>(tasks_.size())}, at.text()});
+    auto address = at.text();
+    characters_ += address.size();
+    if (characters_ > hostlist::max_characters)
+      throw BadArgument{where + ": the addresses of " + std::to_string(tasks_.size() + 1) + " workers have more than " +
+                            std::to_string(hostlist::max_characters) + " characters together.", "shorter names."};
+    tasks_.push_back({{Role::worker, static_cast<int>(tasks_.size())}, std::move(address)});
   }
 
   std::vector<Task> tasks() && { return std::move(tasks_); }
@@ -78,6 +83,7 @@ class HostList {
   int first_port_;
   std::map<std::string, int, std::less<>> on_host_;                        // workers without a port of their own
   std::vector<Task> tasks_;
+  std::size_t characters_ = 0;                                             // of all addresses
 };
 
 /// Returns the workers of a hosts file: one host in a line, as mpirun reads it.

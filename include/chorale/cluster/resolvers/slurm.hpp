@@ -23,6 +23,7 @@
 namespace chorale::hostlist {
 
 inline constexpr std::size_t most = 65'536;                                // hosts in a list, and tasks on a host
+inline constexpr std::size_t max_characters = 64 * most;                   // of all names together
 
 /// Parser of a list, from left to right.
 ///
@@ -150,7 +151,7 @@ class Reader {
                       what_to_try};
   }
 
-  static constexpr std::size_t max_number = 999'999'999, max_digits = 18, max_characters = 64 * most;
+  static constexpr std::size_t max_number = 999'999'999, max_digits = 18;
 
   std::string_view text_;
   std::string where_;
