@@ -11,10 +11,13 @@
 #include <chorale/core/threads.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
+#include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace chorale {
@@ -32,6 +35,8 @@ enum class Saved { yes, begun, skipped, failed };
 /// order   one save at a time, in the order of the calls. Not for several threads at once
 template <FaultPoints Faults = NoFaults>
 class Checkpoints {
+  struct NoWork {};
+
  public:
   explicit Checkpoints(CheckpointOptions options, Faults faults = {})
       : options_{std::move(options)}, faults_{std::move(faults)} {}
@@ -59,11 +64,13 @@ class Checkpoints {
 
   /// Writes a checkpoint of step `state.at.step`, or has a thread write it from a copy.
   ///
+  /// meanwhile   is called while a thread writes with Saving::now
   /// keeps   the memory of `state` is not read after save() returns
   /// cost    Saving::now: twice the disk's time for fsync and the bytes; Saving::behind: one copy in memory
   /// throws  CheckpointFailed with OnSaveError::stop; with Saving::behind from the next call of save() or finish().
   ///         BadArgument for tensors that make no file
-  Saved save(CheckpointState const& state) {
+  template <class Meanwhile = NoWork>
+  Saved save(CheckpointState const& state, Meanwhile const& meanwhile = {}) {
     if (busy_ && options_.when_busy == WhenBusy::skip) {
       if (options_.log)
         options_.log("step " + std::to_string(state.at.step) +
@@ -71,22 +78,23 @@ class Checkpoints {
       return Saved::skipped;
     }
     finish();
-    if (options_.saving == Saving::now) {
+    if (options_.saving == Saving::behind) {
+      begin(snapshot_.take(state));
+      return Saved::begun;
+    }
+    if constexpr (std::is_same_v<Meanwhile, NoWork>) {
       write(state);
-      return settle() ? Saved::yes : Saved::failed;
+    } else {
+      begin(state);
+      try {
+        meanwhile();
+      } catch (...) {
+        thread_.reset();
+        throw;
+      }
+      thread_.reset();
     }
-    auto const& copy = snapshot_.take(state);
-    busy_            = true;
-    auto const work  = [this, &copy] {
-      write(copy);
-      busy_ = false;
-    };
-    try {
-      thread_.emplace("checkpoint", work);
-    } catch (Error const&) {                               // no thread is left: then here
-      work();
-    }
-    return Saved::begun;
+    return settle() ? Saved::yes : Saved::failed;
   }
 
   /// Waits for the save in progress, and reports its failure as save() does.
@@ -97,12 +105,35 @@ class Checkpoints {
     settle();
   }
 
+  /// Waits for the save in progress, at most `most`. True if there is none now, so that finish() would not wait.
+  bool is_done_within(std::chrono::nanoseconds most) const {
+    for (auto const until = std::chrono::steady_clock::now() + most; busy_;) {
+      if (std::chrono::steady_clock::now() >= until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  }
+
   /// Number of saves that have failed.
   int failures() const { return failures_; }
 
   CheckpointOptions const& options() const { return options_; }
 
  private:
+  /// Has a thread write the state, which stays where it is until then.
+  void begin(CheckpointState const& state) {
+    busy_           = true;
+    auto const work = [this, &state] {
+      write(state);
+      busy_ = false;
+    };
+    try {
+      thread_.emplace("checkpoint", work);
+    } catch (Error const&) {                               // no thread is left: then here
+      work();
+    }
+  }
+
   void write(CheckpointState const& state) noexcept {
     try {
       auto const image = CheckpointImage{state};

@@ -63,22 +63,26 @@ class Checkpointing {
     if (saved_) saved_->say_nothing_left(static_cast<int>(at.epoch), options_.epochs);
   }
 
-  /// Waits until no checkpoint is being written: a save while one is would be skipped. How many have failed so far.
-  int finish() { return saved_ ? saved_->finish() : 0; }
+  /// Waits in all processes until the chief writes no checkpoint. How many of its saves have failed so far; 0 elsewhere.
+  int finish() {
+    if (enabled()) wait_for_chief();
+    return saved_ ? saved_->finish() : 0;
+  }
 
   /// Writes the marker from which a sidecar evaluator learns that no further checkpoint follows.
   void report_end() {
-    if (!saved_) return;
-    saved_->finish();
-    saved_->say_ended({.epochs = static_cast<std::uint64_t>(options_.epochs), .step = replicas_.step()});
+    finish();
+    if (saved_) saved_->say_ended({.epochs = static_cast<std::uint64_t>(options_.epochs), .step = replicas_.step()});
   }
 
   /// Saves after an epoch; every process calls it. With parameter servers, then ends fit if any process was asked to.
-  void save_after(int epoch, auto const& batches, auto& audience) {
+  ///
+  /// is_last   no other follows: this one is not skipped
+  void save_after(int epoch, bool is_last, auto const& batches, auto& audience) {
     auto const whole = options_.steps_per_epoch == 0;
     auto asked       = false;
     if constexpr (HasServers<S>) asked = any_asked();
-    auto const failed = asked ? finish() : 0;                              // else WhenBusy::skip might skip the save
+    auto const failed = is_last || asked || waits_for_older() ? finish() : 0;              // see WhenBusy
     forget_counts();
     if (enabled())
       save_at({.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
@@ -95,7 +99,7 @@ class Checkpointing {
     else if constexpr (ReducesEveryStep<S>) asked = was_asked(copies_[0]);
     if (!due && !asked) return;
     replicas_.catch_up();
-    auto const failed = asked ? finish() : 0;
+    auto const failed = asked || waits_for_older() ? finish() : 0;
     if (enabled()) {
       counts_ = replicas_.states().sum_of_all(live_, metric::Over::epoch);
       save_at({.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
@@ -123,6 +127,18 @@ class Checkpointing {
     return states;
   }
 
+  /// Returns in all processes when the chief has written. They meet every second: a transport takes a rank that moves
+  /// nothing for Timeouts::stuck for one that hangs.
+  void wait_for_chief() {
+    for (auto writes = true; writes;) {
+      auto all = PerReplica<Totals>(copies_.size());
+      if (saved_ && !saved_->is_done_within(std::chrono::seconds{1})) all[0].sums[0] = 1;
+      writes = live_.reduce(all).sums[0] != 0;
+    }
+  }
+  bool waits_for_older() const {
+    return options_.checkpoints.saving == Saving::behind && options_.checkpoints.when_busy == WhenBusy::wait;
+  }
   bool enabled() const { return !options_.checkpoints.folder.empty(); }
 
   static bool was_asked(instance const& copy) {
@@ -145,7 +161,7 @@ class Checkpointing {
   /// failed   saves that had failed before this one
   [[noreturn]] void end_early(int failed) {
     auto whole = PerReplica<Totals>(copies_.size());
-    if (saved_ && finish() == failed) whole[0].sums[0] = 1;
+    if (auto const n = finish(); saved_ && n == failed) whole[0].sums[0] = 1;
     auto const saved = enabled() && live_.reduce(whole).sums[0] != 0;
     auto const& folder = options_.checkpoints.folder;
     auto const after   = "asked to end after update " + std::to_string(replicas_.step());
@@ -285,6 +301,7 @@ class Checkpointing {
     if constexpr (StrategyTraits<S>::has_mesh || shards_optimizer<S>)
       live_.run([&](auto& replica, instance& copy) { whole.gather(replica, copy); }, copies_);
     if (saved_) write(position, whole.variables(copies_[0]), whole.slots(copies_[0]), owed, audience);
+    else if (options_.checkpoints.saving == Saving::now) wait_for_chief();
     if constexpr (HasServers<S>) replicas_.tell_all({});                       // no worker pushes gradients before this
   }
 
@@ -298,7 +315,8 @@ class Checkpointing {
       position.loss_scale       = rule.loss_scale.value;
       position.loss_scale_steps = rule.loss_scale.steps;
     }
-    saved_->save(variables, slots, position, with_counts(audience.states()), owed);
+    saved_->save(variables, slots, position, with_counts(audience.states()), owed,
+                 [this] { wait_for_chief(); });
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
       audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = replicas_.step(),
                           .begin = begin, .end = std::chrono::steady_clock::now()});

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -193,8 +194,9 @@ class RunCheckpoints {
     return TrainingPosition::of(numbers);
   }
 
+  /// meanwhile   is called while a thread writes with Saving::now
   void save(Variables const& variables, Span<float> slots, TrainingPosition const& at,
-            std::vector<CallbackState> const& states, ErrorFeedback& owed) {
+            std::vector<CallbackState> const& states, ErrorFeedback& owed, auto const& meanwhile) {
     auto numbers = at.numbers();
     auto state = CheckpointState{};
     state.at   = {.step = static_cast<std::uint64_t>(at.update), .epoch = static_cast<std::uint64_t>(at.epoch),
@@ -208,7 +210,7 @@ class RunCheckpoints {
       of_run.push_back({residual, Dtype::f32, {owed.ranks, owed.values.size() / owed.ranks},
                         std::as_writable_bytes(Span<float>{owed.values})});
     state.state = tensors(of_run);
-    checkpoints_.save(state);
+    checkpoints_.save(state, meanwhile);
   }
 
   /// Waits until nothing is being written. Returns how many saves have failed so far.
@@ -216,6 +218,9 @@ class RunCheckpoints {
     checkpoints_.finish();
     return checkpoints_.failures();
   }
+
+  /// See Checkpoints.
+  bool is_done_within(std::chrono::nanoseconds most) const { return checkpoints_.is_done_within(most); }
 
   /// Writes the completion marker, for a sidecar evaluator that follows this fit.
   ///

@@ -344,9 +344,8 @@ class Trainer<M, S, R, T> {
       audience.flush();
       if (shown) line.end_epoch(scalars.scores_and_rate(), detail::text_of(history.back().speed));
       auto const is_last = stopped_ || epoch + 1 == options.epochs;
-      if (is_last) checkpoints.finish();                                   // else WhenBusy::skip might skip the save
       if (options.checkpoint_every == 0 || is_last)
-        detail::with_same_data([&] { checkpoints.save_after(epoch, batches, audience); },
+        detail::with_same_data([&] { checkpoints.save_after(epoch, is_last, batches, audience); },
                                [&] { return "in fit, after epoch " + std::to_string(epoch + 1); });
     }
     detail::with_same_data([&] { replicas_.expect_equal_copies(); }, [] { return std::string{"at the end of fit"}; });
