@@ -20,6 +20,8 @@ RUNS = {
     "checkpoint": ([["--mib", "1", "--rounds", "1", "--folder", "."]],
                    {f"checkpoint/{row}": 1
                     for row in ("save", "behind", "step", "load_from_disk", "load_from_memory")}),
+    "compile": ([["--root", os.getcwd(), "--only", "empty", "--compilers", "g++", "--levels", "0", "--rounds", "1"]],
+                {"compile/empty/g++/O0/headers": 1, "compile/empty/g++/O0/compiled": 1}),
     "embedding": ([["--quick", "--rounds", "1", "--steps", "3"]],
                   {f"embedding_quick/{rule}/{n}": 1 for rule in ("sgd", "adagrad") for n in (1, 2)}),
     "input": ([["--quick", "--rounds", "1"]],
@@ -130,7 +132,14 @@ def check_staleness(rows):
             complain(f"{row['workers']} asynchronous workers made {row['updates']} updates of ten batches")
 
 
-CHECKS = {"trainer": check_trainer, "reduce": check_reduce, "staleness": check_staleness}
+def check_compile(rows):
+    """The compiled form leaves code out, also where a program uses none of it."""
+    headers, library = sorted(rows, key=lambda row: row["bench"].endswith("compiled"))
+    if not 0 < library["bytes"] < headers["bytes"]:
+        complain(f"an empty program has {library['bytes']} bytes in the compiled form, {headers['bytes']} over headers")
+
+
+CHECKS = {"compile": check_compile, "trainer": check_trainer, "reduce": check_reduce, "staleness": check_staleness}
 
 
 def main(program, name):
