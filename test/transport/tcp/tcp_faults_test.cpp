@@ -200,6 +200,28 @@ TEST_CASE("a rank that lives but does not work is named, and not one that waits 
   }
 }
 
+TEST_CASE("a fault does not wait for a warning that would come later", "[transport][tcp][fault]") {
+  auto const lives = GENERATE(true, false);
+  auto now         = tcp::FailureDetector::Time{};
+  auto detector    = tcp::FailureDetector{{.warn_silent = 30s, .dead = 3s, .warn_stuck = 30s, .stuck = 3s},
+                                       FailureScope::group, 0, 2, now};
+  auto const tick  = detector.tick(10);
+  auto const begin = now;
+  auto warnings    = 0;
+  auto found       = std::optional<tcp::FailureDetector::DetectedFailure>{};
+  detector.begin(1, now);
+  while (!found && now - begin < 20s) {
+    now += tick;
+    if (lives) detector.heard(1, {.step = 5}, "h", now);
+    found = detector.check({.step = 6, .waits = true}, 1, now, [&](std::string const&) { ++warnings; });
+  }
+  REQUIRE(found);
+  CHECK(found->rank == 1);
+  CHECK(now - begin >= 3s);
+  CHECK(now - begin < 5s);
+  CHECK(warnings == 0);
+}
+
 TEST_CASE("the death of a rank is told although nobody waits", "[transport][tcp][fault]") {
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(2)};
   auto processes       = Processes{2, [&](Rank rank, Voice voice) {

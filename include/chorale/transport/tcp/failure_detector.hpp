@@ -87,10 +87,10 @@ class FailureDetector {
     for (Rank rank = 0; rank < size(); ++rank) {
       auto& p           = peer(rank);
       auto const silent = now - p.heard;
-      if (!p.watched || rank == me_ || silent < timeouts_.warn_silent) continue;
+      if (!p.watched || rank == me_) continue;
       if (silent >= timeouts_.dead + std::min<std::chrono::nanoseconds>(timeouts_.heartbeat, quarter))
         return DetectedFailure{rank, "no sign of life for " + seconds(silent)};
-      if (!std::exchange(p.warned, true)) warn(line(mine, rank, silent, now));
+      if (silent >= timeouts_.warn_silent && !std::exchange(p.warned, true)) warn(line(mine, rank, silent, now));
     }
     return check_progress(mine, for_, now, warn);
   }
@@ -130,14 +130,15 @@ class FailureDetector {
     mine_            = mine;
     awaited_         = for_;
     auto const stood = now - moved_at_;
-    if (stood < timeouts_.warn_stuck) return std::nullopt;
+    if (stood < std::min(timeouts_.warn_stuck, timeouts_.stuck)) return std::nullopt;
     auto const culprit = apart ? awaited(now) : furthest_behind(now);
     if (culprit && stood >= timeouts_.stuck)
       return DetectedFailure{
           *culprit, sentence("it is alive, but {}nothing has moved for {}; its last step is {}, its last operation {}",
                              peer(*culprit).at.waits ? "waits too, and " : "", seconds(stood), peer(*culprit).at.step,
                              peer(*culprit).at.sequence)};
-    if (!std::exchange(warned_, true)) warn(line(mine, culprit.value_or(for_), stood, now));
+    if (stood >= timeouts_.warn_stuck && !std::exchange(warned_, true))
+      warn(line(mine, culprit.value_or(for_), stood, now));
     return std::nullopt;
   }
 
