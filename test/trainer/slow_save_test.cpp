@@ -28,9 +28,9 @@ using chorale::test::Voice;
 namespace {
 
 std::atomic<bool> is_slow = false;                                         // the next fsync
-constexpr auto limits = Timeouts{.warn_stuck = 30s, .stuck = 3s, .join = 60s};
+constexpr auto limits = Timeouts{.warn_stuck = 2s, .stuck = 3s, .join = 60s};
 
-/// Trains on two ranks, and saves after update 2 and at the end, where the disk is slow each time.
+/// Trains on two ranks, and saves every second update. The chief's disk is slow once.
 template <class T>
 void train(Saving saving, T transport) {
   transport.timeouts   = limits;
@@ -43,9 +43,6 @@ void train(Saving saving, T transport) {
     is_slow = me == 0;
     one.fit(tiny::uneven(), {.epochs = 1, .show = Show::nothing,
                              .checkpoints = {.folder = folder.path, .saving = saving}, .checkpoint_every = 2});
-    is_slow = me == 0;
-    one.fit(tiny::uneven(), {.epochs = 2, .show = Show::nothing,
-                             .checkpoints = {.folder = folder.path, .saving = saving}, .checkpoint_every = 1000});
     voice.say("ended");
   }, 120};
   for (int i = 0; i < 2; ++i) CHECK(ranks.line(i) == "ended");

@@ -17,7 +17,7 @@ enum class OnSaveError { go_on, stop };                    // go_on: a line in t
 /// What happens when the newest checkpoint is damaged.
 enum class OnDamage { fall_back, stop };                   // fall_back: a line in the log, and the one before it
 
-/// Which thread writes: that of save(), or another one, from a copy.
+/// When save() returns: `now`, with the checkpoint written; `behind`, while another thread writes a copy of the state.
 enum class Saving { now, behind };
 
 /// What save() does with Saving::behind, when the last checkpoint is still being written.
@@ -33,7 +33,7 @@ struct CheckpointOptions {
   Saving saving            = Saving::now;
   WhenBusy when_busy       = WhenBusy::wait;
   std::uint64_t block      = Manifest::default_block;      // bytes under one checksum
-  std::function<void(std::string const&)> log =            // with Saving::behind, the other thread calls it, too
+  std::function<void(std::string const&)> log =            // may be called by the thread that writes
       [](std::string const& line) { std::clog << "chorale: " + line + "\n"; };
 };
 

@@ -14,10 +14,10 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 namespace chorale {
@@ -35,8 +35,6 @@ enum class Saved { yes, begun, skipped, failed };
 /// order   one save at a time, in the order of the calls. Not for several threads at once
 template <FaultPoints Faults = NoFaults>
 class Checkpoints {
-  struct NoWork {};
-
  public:
   explicit Checkpoints(CheckpointOptions options, Faults faults = {})
       : options_{std::move(options)}, faults_{std::move(faults)} {}
@@ -64,13 +62,12 @@ class Checkpoints {
 
   /// Writes a checkpoint of step `state.at.step`, or has a thread write it from a copy.
   ///
-  /// meanwhile   is called while a thread writes with Saving::now
+  /// meanwhile   with Saving::now, runs here while a thread writes; without it save() writes. Not called otherwise
   /// keeps   the memory of `state` is not read after save() returns
   /// cost    Saving::now: twice the disk's time for fsync and the bytes; Saving::behind: one copy in memory
   /// throws  CheckpointFailed with OnSaveError::stop; with Saving::behind from the next call of save() or finish().
   ///         BadArgument for tensors that make no file
-  template <class Meanwhile = NoWork>
-  Saved save(CheckpointState const& state, Meanwhile const& meanwhile = {}) {
+  Saved save(CheckpointState const& state, std::function<void()> const& meanwhile = {}) {
     if (busy_ && options_.when_busy == WhenBusy::skip) {
       if (options_.log)
         options_.log("step " + std::to_string(state.at.step) +
@@ -82,7 +79,7 @@ class Checkpoints {
       begin(snapshot_.take(state));
       return Saved::begun;
     }
-    if constexpr (std::is_same_v<Meanwhile, NoWork>) {
+    if (!meanwhile) {
       write(state);
     } else {
       begin(state);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -194,9 +195,10 @@ class RunCheckpoints {
     return TrainingPosition::of(numbers);
   }
 
-  /// meanwhile   is called while a thread writes with Saving::now
+  /// Writes a checkpoint, or has a thread write it. `meanwhile` runs here while a thread writes with Saving::now.
   void save(Variables const& variables, Span<float> slots, TrainingPosition const& at,
-            std::vector<CallbackState> const& states, ErrorFeedback& owed, auto const& meanwhile) {
+            std::vector<CallbackState> const& states, ErrorFeedback& owed,
+            std::function<void()> const& meanwhile) {
     auto numbers = at.numbers();
     auto state = CheckpointState{};
     state.at   = {.step = static_cast<std::uint64_t>(at.update), .epoch = static_cast<std::uint64_t>(at.epoch),
@@ -219,7 +221,7 @@ class RunCheckpoints {
     return checkpoints_.failures();
   }
 
-  /// See Checkpoints.
+  /// Waits for the save in progress, at most `most`. True if there is none now, so that finish() would not wait.
   bool is_done_within(std::chrono::nanoseconds most) const { return checkpoints_.is_done_within(most); }
 
   /// Writes the completion marker, for a sidecar evaluator that follows this fit.
