@@ -15,7 +15,8 @@
 //   over_headers     user_s over that of the form `headers`
 //   over_torch       user_s over that of libtorch's program
 //
-// No time is predicted: there is no model of a compiler here.
+// Times are not predicted: nothing here models a compiler.
+#include "support/folder.hpp"
 #include "support/report.hpp"
 
 #include <CLI/CLI.hpp>
@@ -44,7 +45,7 @@ struct Made {
   double peak_mb = 0, functions = 0, bytes = 0, longest = 0;
 };
 
-/// Runs a program with its output in `log`, and returns what it and those that it has started used.
+/// Runs a compiler with its errors in `log`. Returns the time and memory of it and of the processes that it starts.
 ///
 /// throws  std::runtime_error with the end of the log when it does not end with 0
 ::rusage run(std::vector<std::string> const& command, fs::path const& log) {
@@ -91,7 +92,7 @@ std::string of_readme(fs::path const& root) {
   auto const text  = std::string{std::istreambuf_iterator<char>{file}, {}};
   auto const begin = text.find("```cpp\n");
   if (begin == std::string::npos)
-    throw std::runtime_error{"chorale: there is no program in " + (root / "README.md").string()};
+    throw std::runtime_error{"chorale: README.md has no block of C++: " + (root / "README.md").string()};
   return text.substr(begin + 7, text.find("```", begin + 7) - begin - 7);
 }
 
@@ -105,21 +106,23 @@ int main(int argc, char** argv) try {
   auto root      = std::string{"."};
   auto json      = false;
   auto app       = CLI::App{"Seconds, memory and bytes of compilers."};
-  app.add_option("--only", only, "programs: empty, processes, readme, an example's name, torch");
+  app.add_option("--only", only, "programs")
+      ->check(CLI::IsMember({"empty", "processes", "readme", "04_multi_worker", "15_character_gpt", "16_dlrm", "21_gpt2",
+                             "torch"}));
   app.add_option("--compilers", compilers, "g++ clang++");
   app.add_option("--forms", forms, "headers compiled")->check(CLI::IsMember({"headers", "compiled"}));
   app.add_option("--levels", levels, "of optimisation")->check(CLI::Range(0, 3));
-  app.add_option("--rounds", rounds, "of which medians are printed")->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", rounds, "medians of them are printed")->check(CLI::Range(1, 1000));
   app.add_option("--root", root, "the project's folder");
   app.add_flag("--json", json, "a JSON object for each row");
   CLI11_PARSE(app, argc, argv);
   auto const here = fs::absolute(root);
   if (!fs::exists(here / "include/chorale/chorale.hpp"))
-    throw std::runtime_error{"chorale: there is no include/chorale in " + here.string() +
+    throw std::runtime_error{"chorale: include/chorale/chorale.hpp is not in " + here.string() +
                              ".\n         Try: --root FOLDER"};
 
-  auto const work = fs::temp_directory_path() / ("chorale-compile-" + std::to_string(::getpid()));
-  fs::create_directory(work);
+  auto const folder = bench::Folder{};
+  auto const work   = fs::path{folder.path};
   std::ofstream{work / "empty.cpp"} << "#include <chorale/chorale.hpp>\nint main() {}\n";
   std::ofstream{work / "processes.cpp"}
       << "#include <chorale/chorale.hpp>\n#include <chorale/processes.hpp>\nint main() {}\n";
@@ -160,8 +163,8 @@ int main(int argc, char** argv) try {
       auto command = std::vector<std::string>{compiler, "-std=c++20", "-O" + std::to_string(level), "-march=x86-64-v3",
                                               "-ffp-contract=off", "-fno-math-errno", "-w", "-c"};
       if (name == "torch") {
-        for (auto const* const folder : {"/include", "/include/torch/csrc/api/include"})
-          command.insert(command.end(), {"-isystem", torch + folder});
+        for (auto const* const part : {"/include", "/include/torch/csrc/api/include"})
+          command.insert(command.end(), {"-isystem", torch + part});
       } else {
         command.push_back("-I" + (form == "headers" ? here / "include" : work / "compiled/include").string());
       }
@@ -190,7 +193,6 @@ int main(int argc, char** argv) try {
     beside("over_torch", key(std::string{"torch"}, compiler, level, forms[0]));
     row.print(json);
   });
-  fs::remove_all(work);
   return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << "\n";

@@ -17,6 +17,7 @@
 // DataLoader has no reader of TFRecords. It gets a few lines of Python that do not look at checksums, so its rate is
 // shown, but no ratio to it. A peer needs its Python package: CHORALE_PYTHON has the interpreters to try, with colons
 // between them; then come python3 and /usr/bin/python3. The program says what it leaves out.
+#include "support/folder.hpp"
 #include "support/input_ours.hpp"
 #include "support/report.hpp"
 
@@ -28,7 +29,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -146,24 +146,9 @@ void keep_to_cores(std::size_t n) {
   sched_setaffinity(0, sizeof mine, &mine);
 }
 
-/// A folder that goes with this.
-struct Folder {
-  std::string path = (std::filesystem::temp_directory_path() / "chorale_input_XXXXXX").string();
-
-  Folder() {
-    if (mkdtemp(path.data()) == nullptr) throw std::runtime_error{"chorale: no folder for files: " + path};
-  }
-  ~Folder() {
-    auto code = std::error_code{};
-    std::filesystem::remove_all(path, code);
-  }
-  Folder(Folder const&)            = delete;
-  Folder& operator=(Folder const&) = delete;
-};
-
 void report(int rounds, bool json, bool quick, std::string const& only) {
   auto const peers  = peers_here();
-  auto const folder = Folder{};
+  auto const folder = bench::Folder{};
   bench::write_input_files(folder.path, quick ? 64 : 1);
   if (!json) std::printf("%s; input pipelines, %d rounds in turn, medians\n", bench::machine().c_str(), rounds);
   for (auto const& what : cases) {
