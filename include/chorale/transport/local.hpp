@@ -154,6 +154,7 @@ class LocalEndpoint::pending {
       : kind_{kind}, tag_{tag}, me_{me}, peer_{peer}, state_{&state}, bytes_{bytes} {}
 
   bool look() {
+    if (kind_ == Kind::done) return true;                              // seen by the last look before it slept
     state_->check(me_, me_);
     if (is_over()) {
       kind_ = Kind::done;

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <chrono>
+#include <future>
 #include <string>
 #include <tuple>
 
@@ -162,6 +163,20 @@ TEST_CASE("a rank that fails ends every wait, now and later, with its own senten
   CHECK_THROWS_WITH(endpoints[0].recv(1, Tag{2}, in(x)).wait(), named);
   CHECK_THROWS_WITH(endpoints[0].hold(4), named);
   CHECK_THROWS_WITH(endpoints[0].expose(Tag{0}, in(x)), named);
+}
+
+TEST_CASE("a message that was taken is sent, however soon its receiver ends", "[transport][local]") {
+  auto const x = std::array{1.0F};
+  for (unsigned round = 0; round < 4'000; ++round) {
+    auto endpoints      = LocalTransport{}.connect(Group::all_local(2));
+    auto const received = std::async(std::launch::async, [&] {
+      auto at = std::move(endpoints[1]);                                   // ends here
+      auto y  = std::array{0.0F};
+      for (auto turns = round * 7'919 % 30'000; turns != 0; --turns) relax();     // the sender spins, or goes to sleep
+      at.recv(0, Tag{1}, in(y)).wait();
+    });
+    REQUIRE_NOTHROW(endpoints[0].send(1, Tag{1}, out(x)).wait());
+  }
 }
 
 TEST_CASE("no rank reads the memory of another after it failed", "[transport][local]") {
