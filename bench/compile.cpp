@@ -167,6 +167,7 @@ int main(int argc, char** argv) try {
           command.insert(command.end(), {"-isystem", torch + part});
       } else {
         command.push_back("-I" + (form == "headers" ? here / "include" : work / "compiled/include").string());
+        if (form == "compiled") command.emplace_back("-DCHORALE_COMPILED");
       }
       auto const object = work / "object.o";
       command.insert(command.end(), {"-o", object.string(), source.string()});

@@ -3,7 +3,7 @@
 """compiled.py INCLUDE OUT: the compiled form of the library, made from the headers in INCLUDE/chorale.
 
 OUT/include    the headers, where functions that are no templates are declared; in their part they are defined
-OUT/PART.cpp   the parts: compiled with -IOUT/include, these are the library
+OUT/PART.cpp   the parts: compiled with -DCHORALE_COMPILED -IOUT/include, these are the library
 
 A function stays in its header if it is a template, in a class template, constexpr, virtual or a friend, if its return
 type is deduced, or if its body has one line or follows a comment `// hot`: what a step calls for each element. A header
@@ -18,6 +18,7 @@ PARTS = {"base": ("core", "device", "tensor", "model", "optim", "placement", "ob
          "travel": ("transport", "reduce", "cluster"),
          "train": ("nn", "strategy", "trainer"),
          "network": ()}                                                    # what brings Asio and OpenSSL
+CONFIG = "chorale/config.hpp"                                              # says which form it is
 # What not every program has: a header that includes it, or another header that does, stays as it is.
 OPTIONAL = re.compile(r"mpi\.h|cuda|cublas|cudnn|nvrtc|nccl|torch|jpeglib\.h|png\.h|^chorale/c/")
 # Headers that only bodies need, unless a declaration mentions this.
@@ -90,10 +91,12 @@ def without_brackets(head):
 
 
 class Function:
-    """A definition: code[begin:body] declares it, code[body:end] is its body."""
+    """A definition: code[begin:body] declares it, code[body:end] is its body. Of a member: the names of its classes, and
+    where the outermost one ends."""
 
-    def __init__(self, begin, body, end, is_member):
-        self.begin, self.body, self.end, self.is_member = begin, body, end, is_member
+    def __init__(self, begin, body, end, classes, end_of_classes):
+        self.begin, self.body, self.end = begin, body, end
+        self.classes, self.end_of_classes = classes, end_of_classes
 
 
 def begin_of_list(code, begin, end):
@@ -111,7 +114,23 @@ def begin_of_list(code, begin, end):
     return end
 
 
-def functions_in(code, begin, end, scope="namespace"):
+def without_defaults(parameters):
+    """A list of parameters without their default values."""
+    out, i = "", 0
+    while i < len(parameters):
+        if parameters[i] == "=" and parameters[i + 1] != "=":
+            depth = 0
+            while i < len(parameters) and not (parameters[i] in ",)" and depth == 0):
+                depth += (parameters[i] in "([{<") - (parameters[i] in ")]}>")
+                i += 1
+            out = out.rstrip()
+            continue
+        out += parameters[i]
+        i += 1
+    return out
+
+
+def functions_in(code, begin, end, scope="namespace", classes="", end_of_classes=0):
     """The functions of code[begin:end] whose bodies may stand elsewhere; scope: namespace, class or template."""
     i = start = begin
     while i < end:
@@ -133,7 +152,9 @@ def functions_in(code, begin, end, scope="namespace"):
             i = start = close + 1
             continue
         if re.match(r"\s*(class|struct|union)\b", flat) and not re.search("[=@]", flat.split(":")[0]):
-            yield from functions_in(code, i + 1, close, "template" if is_template or scope == "template" else "class")
+            name = re.match(r"\s*(?:class|struct|union)\s+(.+?)\s*(\bfinal\b|(?<!:):(?!:)|$)", flat, re.DOTALL)
+            yield from functions_in(code, i + 1, close, "template" if is_template or scope == "template" else "class",
+                                    f"{classes}{name[1] if name else ''}::", end_of_classes or code.index(";", close) + 1)
             i = close + 1                                                  # the declaration goes on until ;
             continue
         if re.match(r"\s*enum\b", flat) or "@" not in flat or "=" in flat.split("@")[0]:
@@ -155,7 +176,7 @@ def functions_in(code, begin, end, scope="namespace"):
                  (scope == "namespace" and not re.search(r"\binline\b", flat)))
         if not stays:
             first = start + len(code[start:i]) - len(code[start:i].lstrip())
-            yield Function(first, i, close + 1, scope == "class")
+            yield Function(first, i, close + 1, classes, end_of_classes)
         i = start = close + 1
 
 
@@ -172,27 +193,38 @@ def converted(text, part):
     """A header with functions that are defined in a part and declared elsewhere; their names, and their number."""
     code = code_of(text)
     all_bodies = JSON_MEMBER.search(code)                  # which use what is only declared elsewhere
-    names, number = set(), 0
-    for function in sorted(functions_in(code, 0, len(code)), key=lambda f: -f.begin):
+    names, edits, number = set(), [], 0
+    for function in functions_in(code, 0, len(code)):
         body = text[function.body:function.end]
         before = text[:function.begin].rstrip().splitlines()
         if ("\n" not in body and not all_bodies) or (before and before[-1].strip() == "// hot"):
             continue
         number += 1
         signature = ATTRIBUTE.sub(lambda match: spaces(match[0]), code[function.begin:function.body])
-        name = NAME.search(signature[:signature.index("(")])[1]
+        opens = signature.index("(")
+        name = NAME.search(signature[:opens])[1]
+        begin = text.rindex("\n", 0, function.begin) + 1
+        end = function.end + (text[function.end:function.end + 1] == "\n")
+        indent = text[begin:function.begin]
         head = re.sub(r"\binline\s+", "", text[function.begin:function.body], count=1)
-        here = ("[[gnu::used]] " if function.is_member else "") + head + body
-        if re.search(r"\w::~?\w+$|\w::operator", signature[:signature.index("(")].rstrip()):  # declared in its class
+        here = indent + ("[[gnu::used]] " if function.classes else "") + head + body
+        if re.search(r"\w::~?\w+$|\w::operator", signature[:opens].rstrip()):  # declared in its class
             elsewhere = ""
         else:
             to_list = begin_of_list(code, function.begin, function.body)
-            elsewhere = re.sub(r"\binline\s+", "", text[function.begin:to_list].rstrip(), count=1) + ";"
+            elsewhere = indent + re.sub(r"\binline\s+", "", text[function.begin:to_list].rstrip(), count=1) + ";"
             names.add(name)
-        begin = text.rindex("\n", 0, function.begin) + 1
-        rest = text[function.end:].removeprefix("\n")
-        text = text[:begin] + either(part, text[begin:function.begin] + here,
-                                     elsewhere and text[begin:function.begin] + elsewhere) + rest
+        if re.search(rf"(^|::){re.escape(name.lstrip('~'))}(<[^<>]*>)?::$", function.classes):
+            # Of a constructor that stands in its class clang makes one of two symbols, whatever is said of it.
+            closes = end_of(signature, opens)
+            definition = (f"{function.classes}{name}" + without_defaults(text[function.begin + opens:function.begin + closes])
+                          + text[function.begin + closes:function.end])
+            edits.append((function.end_of_classes, function.end_of_classes, "\n" + either(part, definition, "")))
+            edits.append((begin, end, elsewhere + "\n"))
+        else:
+            edits.append((begin, end, either(part, here, elsewhere)))
+    for begin, end, new in sorted(edits, key=lambda edit: -edit[0]):
+        text = text[:begin] + new + text[end:]
     return text, names, number
 
 
@@ -232,7 +264,8 @@ def bringing(what, texts):
 def main(include, out):
     texts = {str(path.relative_to(include)): path.read_text() for path in sorted(pathlib.Path(include).rglob("*.hpp"))}
     network = bringing(NETWORK, texts)
-    stay = bringing(OPTIONAL, texts) | {"chorale/config.hpp"}
+    stay = bringing(OPTIONAL, texts) | {CONFIG}
+    texts[CONFIG] = texts[CONFIG].replace("FORM_COMPILED 0", "FORM_COMPILED 1")
     part_of = {folder: part for part, folders in PARTS.items() for folder in folders}
     included, all_names, total = {part: [] for part in PARTS}, set(), 0
     for name, text in texts.items():

@@ -15,3 +15,26 @@
 #define CHORALE_VERSION_MAJOR 0
 #define CHORALE_VERSION_MINOR 1
 #define CHORALE_VERSION_PATCH 0
+
+/// 1 in the headers of the compiled library, which tools/compiled.py makes from these.
+#define CHORALE_FORM_COMPILED 0
+
+// Who links with the compiled library defines CHORALE_COMPILED, and includes its headers.
+#if defined(CHORALE_COMPILED) && !CHORALE_FORM_COMPILED
+#include <chorale: the headers alone are included before those of the compiled library. Name chorale::compiled first>
+#elif !defined(CHORALE_COMPILED) && CHORALE_FORM_COMPILED
+#include <chorale: these headers need their library. Link with chorale::compiled, which defines CHORALE_COMPILED>
+#endif
+
+// An object of either form defines one name, of which the linker keeps one. It refuses a name that is local to threads in
+// one object and not in another: so objects of both forms do not link, and the name says why.
+#if CHORALE_FORM_COMPILED
+#define CHORALE_FORM_STORAGE thread_local
+#else
+#define CHORALE_FORM_STORAGE
+#endif
+extern "C" {
+[[gnu::used, gnu::visibility("hidden")]] inline constinit CHORALE_FORM_STORAGE char
+    chorale_over_headers_and_chorale_compiled_in_one_program_take_one_of_them = 0;
+}
+#undef CHORALE_FORM_STORAGE

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The compiled form of the library, as tools/compiled.py makes it: all that a program includes compiles without a
-warning; and with --slow, a program over the compiled library prints what it prints over headers."""
+warning, a program has one form, and README's is not larger than it was; with --slow, a program over the compiled library
+prints what it prints over headers."""
 import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 WORK = pathlib.Path(os.environ.get("TEST_TMPDIR") or tempfile.mkdtemp()) / "compiled"
 FLAGS = ["-std=c++20", "-march=x86-64-v3", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra", "-Wpedantic",
-         "-Wshadow", "-Wconversion", "-Wno-missing-field-initializers", "-Wno-restrict", "-Werror"]
+         "-Wshadow", "-Wconversion", "-Wno-missing-field-initializers", "-Wno-unknown-warning-option", "-Wno-restrict",
+         "-Werror"]
 LIBRARIES = ["-ldnnl", "-lgomp", "-lz", "-lcrypto", "-lpthread", "-ldl"]
 PROGRAM = pathlib.Path("test/packages/main.cpp")
+RECORDED_BY = "14"
+RECORDED = {"headers": (16_709, 2_434_224), "library": (9_408, 1_194_995)}  # functions, bytes
 failed = False
 
 
@@ -45,11 +50,47 @@ before = times()
 run(sys.executable, "tools/compiled.py", "include", WORK)
 report(before == times(), "what has not changed is not written again")
 
-include = f"-I{WORK}/include"
+# Objects of both forms in one program: the linker's sentence. Headers of one with the macro of the other: the compiler's.
+for name in ("one", "two"):
+    (WORK / f"{name}.cpp").write_text(f"#include <chorale/config.hpp>\nint {name}() {{ return 0; }}\n")
+(WORK / "main.cpp").write_text("int one();\nint two();\nint main() { return one() + two(); }\n")
+headers, library = ["-Iinclude"], [f"-I{WORK}/include", "-DCHORALE_COMPILED"]
+for compiler in filter(shutil.which, ("g++", "clang++")):
+    for first, second in ((headers, headers), (library, library), (headers, library), (library, headers)):
+        objects = [WORK / "one.o", WORK / "two.o"]
+        for flags, made in zip((first, second), objects):
+            run(compiler, "-std=c++20", *flags, "-c", made.with_suffix(".cpp"), "-o", made)
+        done = run(compiler, "-std=c++20", WORK / "main.cpp", *objects, "-o", WORK / "main")
+        refused = "chorale_over_headers_and_chorale_compiled_in_one_program_take_one_of_them: TLS" in done.stderr
+        one_form = first == second
+        report((done.returncode == 0) == one_form and refused != one_form,
+               f"{compiler}: objects of {'one form link' if one_form else 'two forms do not link'}", done.stderr)
+    for flags, says in ((library[:1], "Link with chorale::compiled"), (headers + library[1:], "Name chorale::compiled first")):
+        done = run(compiler, "-std=c++20", *flags, "-fsyntax-only", WORK / "one.cpp")
+        errors = [line for line in done.stderr.splitlines() if "error" in line]
+        report(bool(errors) and says in errors[0], f"{compiler} says: {says}", done.stderr)
+
 everything = WORK / "everything.cpp"
 everything.write_text("#include <chorale/chorale.hpp>\n#include <chorale/processes.hpp>\n")
-seen = compiled(everything, include, "-fsyntax-only")
+seen = compiled(everything, *library, "-fsyntax-only")
 report(seen.returncode == 0, "its headers compile without a warning", seen.stderr)
+
+# What README's program makes of the library: functions, and bytes of code and constants, by clang at -O0.
+readme = WORK / "readme.cpp"
+readme.write_text(re.search(r"^```cpp\n(.*?)^```$", pathlib.Path("README.md").read_text(), re.DOTALL | re.MULTILINE)[1])
+version = re.search(r"clang version (\d+)", run("clang++", "--version").stdout if shutil.which("clang++") else "")
+if version and version[1] == RECORDED_BY:
+    for form, flags in {"headers": headers, "library": library}.items():
+        made = readme.with_suffix(".o")
+        done = run("clang++", *FLAGS, *flags, "-O0", "-c", readme, "-o", made)
+        symbols = run("nm", "--defined-only", made).stdout
+        functions = len(re.findall(r" [TtW] ", symbols))
+        size = int(run("size", made).stdout.splitlines()[1].split()[0]) if done.returncode == 0 else 0
+        for what, number, recorded in zip(("functions", "bytes"), (functions, size), RECORDED[form]):
+            report(0 < number <= 1.1 * recorded,
+                   f"README's program over the {form} has {number} {what}, at most a tenth more than {recorded}", done.stderr)
+else:
+    print(f"SKIPPED: functions and bytes of README's program: they are recorded for clang {RECORDED_BY}")
 
 if not os.environ.get("CHORALE_SLOW"):
     print("SKIPPED: a program over the compiled library prints what it prints over headers: this takes minutes: "
@@ -57,17 +98,17 @@ if not os.environ.get("CHORALE_SLOW"):
     sys.exit(failed)
 
 parts = sorted(WORK.glob("*.cpp"))
-parts.remove(everything)
+parts = [part for part in parts if part.stem not in ("everything", "one", "two", "main", "readme")]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    jobs = pool.map(lambda part: compiled(part, include, "-O2", "-c", "-o", part.with_suffix(".o")), parts)
+    jobs = pool.map(lambda part: compiled(part, *library, "-O2", "-c", "-o", part.with_suffix(".o")), parts)
     for part, done in zip(parts, jobs):
         report(done.returncode == 0, f"the part {part.stem} compiles without a warning", done.stderr)
-library = WORK / "libchorale.a"
-run("ar", "rcs", library, *[part.with_suffix(".o") for part in parts])
+archive = WORK / "libchorale.a"
+run("ar", "rcs", archive, *[part.with_suffix(".o") for part in parts])
 printed = {}
-for form, flags in {"headers": ["-Iinclude"], "library": [include]}.items():
+for form, flags in {"headers": headers, "library": library}.items():
     program = WORK / form
-    done = compiled(PROGRAM, *flags, "-O2", "-o", program, *([library] if form == "library" else []), *LIBRARIES)
+    done = compiled(PROGRAM, *flags, "-O2", "-o", program, *([archive] if form == "library" else []), *LIBRARIES)
     report(done.returncode == 0, f"a program over the {form} is built", done.stderr)
     printed[form] = run(program).stdout if done.returncode == 0 else form
 report(printed["headers"] == printed["library"] != "", "both print the same", "\n".join(printed.values()))
