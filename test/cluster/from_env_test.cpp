@@ -200,6 +200,7 @@ TEST_CASE("Slurm's tasks lie on the nodes of its list", "[cluster][from_env]") {
   CHECK(Cluster::from_env(slurm(6)).local_size() == 1);
   CHECK(Cluster::from_env(with(slurm(6), {{"SLURM_RESTART_COUNT", "2"}})).incarnation() == 2);
   CHECK(Cluster::from_env(with(slurm(0), {{"CHORALE_PORT", "99"}})).addresses().back() == "gpu10:99");
+  CHECK(Cluster::from_env(with(slurm(0), {{"CHORALE_PORT", "65534"}})).addresses()[1] == "gpu07:65535");
   auto const old = with(slurm(0), {{"SLURM_STEP_NODELIST", ""}, {"SLURM_JOB_NODELIST", ""},
                                    {"SLURM_NODELIST", "n[1-4]"}, {"SLURM_STEP_TASKS_PER_NODE", ""},
                                    {"SLURM_STEP_NUM_TASKS", ""}});

@@ -4,7 +4,9 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <set>
 #include <vector>
 
 using namespace chorale;
@@ -56,4 +58,14 @@ TEST_CASE("shuffle gives a permutation that its seed fixes", "[core]") {
   CHECK(a != sorted);
   std::sort(a.begin(), a.end());
   CHECK(a == sorted);
+}
+
+TEST_CASE("shuffle gives every order of its values, the one that they had too", "[core]") {
+  auto orders = std::set<std::vector<int>>{};
+  for (std::uint64_t stream = 0; stream < 100; ++stream) {
+    auto values = std::vector<int>{0, 1, 2};
+    shuffle(values, Random{1, stream});
+    orders.insert(values);
+  }
+  CHECK(orders.size() == 6);
 }

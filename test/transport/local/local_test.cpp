@@ -8,10 +8,14 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 namespace local_test {
 
@@ -198,6 +202,30 @@ TEST_CASE("no rank reads the memory of another after it failed", "[transport][lo
     });
     CHECK(ended[0].lost == 1);
     CHECK(ended[2].lost == 1);
+  }
+}
+
+TEST_CASE("what a rank writes after it failed is in no message from it", "[transport][local]") {
+  constexpr std::size_t n = 9'000'000, late = n - 500'000;                 // not at the end, which may be copied first
+  auto mine = std::vector<float>(n);
+  for (int round = 0; round < 8; ++round) {
+    auto const got = std::make_unique_for_overwrite<float[]>(n);           // new pages: copied slowly
+    auto begins    = std::atomic<bool>{false};
+    got[late] = mine[late] = 0;
+    on_ranks<LocalTransport>(2, 0, [&](auto& at, auto&) {
+      if (at.rank() == 0) {
+        static_cast<void>(at.send(1, Tag{}, out(mine)));
+        while (!begins) std::this_thread::yield();
+        auto const until = std::chrono::steady_clock::now() + std::chrono::milliseconds{1};
+        while (std::chrono::steady_clock::now() < until) {}                // rank 1 copies
+        at.fail("enough.");
+        mine[late] = 1;
+      } else {
+        begins = true;
+        at.recv(0, Tag{}, in({got.get(), n})).wait();
+      }
+    });
+    CHECK(got[late] == 0);
   }
 }
 

@@ -379,6 +379,32 @@ TEST_CASE("a frame that lies about its length is damage, and nothing is allocate
              Catch::Contains(length > 1U << 20 ? "claims " + std::to_string(length) + " bytes" : "rank 1 sent"));
 }
 
+TEST_CASE("a frame that goes between other ranks, or is of another start of its rank, is damage",
+          "[transport][tcp][fault]") {
+  auto const head      = GENERATE(wire::Header{.incarnation = 7, .from = 1, .to = 0}, wire::Header{.from = 2, .to = 0},
+                                  wire::Header{.from = 1, .to = 1});
+  auto const transport = two();
+  auto first           = Outcome{};
+  {
+    auto const thread = NamedThread{"rank 0", [&] {
+      auto at = std::move(transport.connect(Group{2, {0}})[0]);
+      try {
+        at.recv(1, Tag{}, Bytes{}).wait();
+      } catch (PeerLost const& lost) {
+        first = {lost.what(), number(lost.fault()), {}};
+      }
+    }};
+    auto fake         = FakeRank{transport.addresses[0]};
+    CHECK(fake.reason == "");
+    fake.send(1, head);
+    auto byte = std::byte{};
+    while (::recv(fake.sockets[1].number(), &byte, 1, 0) > 0) {}           // until rank 0 gives up, or has ended
+  }
+  CHECK(first.fault == number(Fault::frame_corrupt));
+  CHECK_THAT(first.error, Catch::Contains("goes from rank " + std::to_string(head.from) + ", incarnation " +
+                                          std::to_string(head.incarnation) + ", to rank " + std::to_string(head.to)));
+}
+
 TEST_CASE("a bit that flips on the way is found, and all ranks are told", "[transport][tcp][fault]") {
   auto const at = GENERATE(as<std::size_t>{}, 0, 4, 9, 21, 39, 63, 64, 100'000);  // of the first frame
   auto const addresses = free_loopback_addresses(3);
