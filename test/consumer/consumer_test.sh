@@ -27,6 +27,7 @@ deps=$(grep -o 'deps = \["@chorale//:chorale"\]' README.md)
 printf 'workspace(name = "consumer")\n%s\n' "${lines/\"...\"/\"$chorale\"}" > "$consumer/workspace/WORKSPACE"
 printf '%s\nbuild --nosandbox_debug --spawn_strategy=local\n' "$rc" > "$consumer/workspace/.bazelrc"
 printf 'cc_binary(name = "main", srcs = ["main.cpp"], %s)\n' "$deps" > "$consumer/workspace/BUILD"
+printf 'cc_binary(name = "half", srcs = ["main.cpp"], %s)\n' "${deps/:chorale/:compiled}" >> "$consumer/workspace/BUILD"
 cat > "$consumer/workspace/main.cpp" << 'END'
 #include <chorale/chorale.hpp>
 
@@ -52,15 +53,18 @@ END
 
 # From w = b = 0 the loss is (9 + 1 + 9 + 25) / 4 = 11. Its gradient by w is 2 (-6 - 1 - 3 - 10) / 4 = -10, by b -2. With
 # w = 1.25 and b = 0.25 the loss is (0.5625 + 0 + 2.25 + 5.0625) / 4 = 1.96875.
-bazel build --noshow_progress //:main
-said=$("$consumer/workspace/bazel-bin/main")
-if [[ $said =~ ^chorale\ [0-9]+:\ loss\ 11,\ after\ a\ step\ on\ 2\ replicas\ 1\.96875$ ]]; then
-  echo "PASSED: another workspace builds a program with @chorale//:chorale, which trains a step"
-else
-  echo "it says: $said"
-  echo "FAILED: another workspace builds a program with @chorale//:chorale, which trains a step"
-  exit 1
-fi
+bazel build --noshow_progress //:main //:half
+for program in main:chorale half:compiled; do
+  said=$("$consumer/workspace/bazel-bin/${program%:*}")
+  what="another workspace builds a program with @chorale//:${program#*:}, which trains a step"
+  if [[ $said =~ ^chorale\ [0-9]+:\ loss\ 11,\ after\ a\ step\ on\ 2\ replicas\ 1\.96875$ ]]; then
+    echo "PASSED: $what"
+  else
+    echo "it says: $said"
+    echo "FAILED: $what"
+    exit 1
+  fi
+done
 
 bazel shutdown
 workspace=project

@@ -24,12 +24,16 @@ target_link_libraries(main PRIVATE {})
 add_test(NAME trains COMMAND main)
 """
 # Links what a component brings.
-PARTS = """#include <chorale/data/formats/image_file.hpp>
-#include <chorale/transport/wire/crypto.hpp>
+PARTS = """#include <chorale/transport/wire/crypto.hpp>
+#ifndef WITHOUT_IMAGES
+#include <chorale/data/formats/image_file.hpp>
+#endif
 int main(int argc, char** argv) {
   unsigned char byte = 0;
+#ifndef WITHOUT_IMAGES
   if (argc > 1) (void)chorale::data::read_image(argv[1]);
-  return RAND_bytes(&byte, 1) == 1 ? 0 : 1;
+#endif
+  return RAND_bytes(&byte, 1) == 1 && argv[argc] == nullptr ? 0 : 1;
 }
 """
 WAYS = {
@@ -38,12 +42,23 @@ WAYS = {
                      'add_executable(parts parts.cpp)\n'
                      'target_link_libraries(parts PRIVATE chorale::tcp chorale::images)\n'
                      'add_test(NAME parts COMMAND parts)', "chorale::chorale"),
+    "chorale::compiled": ('set(CMAKE_BUILD_TYPE Debug)\nfind_package(chorale 0.1 REQUIRED COMPONENTS tcp compiled)\n'
+                          'add_executable(parts parts.cpp)\n'
+                          'target_compile_definitions(parts PRIVATE WITHOUT_IMAGES)\n'
+                          'target_link_libraries(parts PRIVATE chorale::tcp chorale::compiled)\n'      # in any order
+                          'add_test(NAME parts COMMAND parts)', "chorale::compiled"),
     "FetchContent": (f'include(FetchContent)\nFetchContent_Declare(chorale SOURCE_DIR "{ROOT}")\n'
                      'FetchContent_MakeAvailable(chorale)\nchorale_components(images)', "chorale::chorale"),
     "add_subdirectory": (f'set(CHORALE_COMPONENTS tcp)\nadd_subdirectory("{ROOT}" chorale)', "chorale::tcp"),
     "pkg-config": ('find_package(PkgConfig REQUIRED)\n'
                    'pkg_check_modules(chorale REQUIRED IMPORTED_TARGET chorale chorale-tcp)\n'
                    'set(CMAKE_CXX_STANDARD 20)', "PkgConfig::chorale"),
+    "pkg-config, compiled": ('find_package(PkgConfig REQUIRED)\n'
+                             'pkg_check_modules(chorale REQUIRED IMPORTED_TARGET chorale-compiled chorale-tcp)\n'
+                             'set(CMAKE_CXX_STANDARD 20)\nadd_executable(parts parts.cpp)\n'
+                             'target_compile_definitions(parts PRIVATE WITHOUT_IMAGES)\n'
+                             'target_link_libraries(parts PRIVATE PkgConfig::chorale)\n'
+                             'add_test(NAME parts COMMAND parts)', "PkgConfig::chorale"),
 }
 failed = 0
 
@@ -80,7 +95,9 @@ def project(name, text, sources):
 
 def build_each_way():
     program = (ROOT / "test/packages/main.cpp").read_text()
-    good, said = together(["cmake", "-S", ROOT, "-B", WORK / "library", f"-DCMAKE_INSTALL_PREFIX={WORK}/first"],
+    good, said = together(["cmake", "-S", ROOT, "-B", WORK / "library", f"-DCMAKE_INSTALL_PREFIX={WORK}/first",
+                           "-DCHORALE_INSTALL_COMPILED=ON"],
+                          ["cmake", "--build", WORK / "library"],
                           ["cmake", "--install", WORK / "library"])
     report("cmake --install", good, said)
     installed = WORK / "moved away"

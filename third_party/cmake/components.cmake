@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # chorale::chorale and its components, in a checkout and where it is installed. What each needs is in packages.cmake.
 #
-#   chorale_components(tcp mpi)   chorale::chorale, chorale::tcp and chorale::mpi exist afterwards, in every folder
+#   chorale_components(tcp mpi)   chorale::chorale, chorale::tcp and chorale::mpi exist afterwards, in every folder;
+#                                 compiled: chorale::compiled, see compiled.cmake
 #
 # A dependency is looked for when a component first needs it, by its header and its libraries, and not by its CMake
 # package: oneDNN's in Debian 12 ends with an error where OpenCL is not installed. A target of the usual name that
@@ -107,9 +108,15 @@ function(_chorale_add_component component said)
   if(TARGET chorale::${component})
     return()
   endif()
+  if(component STREQUAL "compiled")
+    include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cmake")
+    set(${said} "${missing}" PARENT_SCOPE)
+    return()
+  endif()
   include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/packages.cmake")             # the folder of the caller has not its variables
   if(NOT component IN_LIST CHORALE_ALL_COMPONENTS)
     list(JOIN CHORALE_ALL_COMPONENTS ", " all)
+    string(APPEND all ", compiled")
     set(${said} "chorale: there is no component ${component}. Try one of: ${all}." PARENT_SCOPE)
     return()
   endif()
@@ -143,6 +150,9 @@ function(_chorale_add_component component said)
     endif()
     list(APPEND all_libraries chorale::${other})
   endforeach()
+  if(component STREQUAL "tcp")
+    list(APPEND all_libraries $<LINK_ONLY:$<TARGET_NAME_IF_EXISTS:chorale_compiled_tcp>>)
+  endif()
   add_library(chorale::${component} INTERFACE IMPORTED GLOBAL)
   set_target_properties(chorale::${component} PROPERTIES
     INTERFACE_COMPILE_FEATURES cxx_std_20

@@ -47,7 +47,8 @@ class Chorale(ConanFile):
 
     def export_sources(self):
         root = os.path.join(self.recipe_folder, "..", "..")
-        for pattern in ("include/*.hpp", "include/*.cuh", "include/*.cu", "LICENSE"):
+        for pattern in ("include/*.hpp", "include/*.cuh", "include/*.cu", "LICENSE", "tools/compiled.py",
+                        "third_party/cmake/compiled.cmake"):
             copy(self, pattern, root, self.export_sources_folder)
 
     def requirements(self):
@@ -61,8 +62,12 @@ class Chorale(ConanFile):
     def package(self):
         copy(self, "include/*", self.source_folder, self.package_folder)
         copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
+        for path in ("tools/compiled.py", "third_party/cmake/compiled.cmake"):     # chorale::compiled, built by who links it
+            folder, name = os.path.split(path)
+            copy(self, name, os.path.join(self.source_folder, folder), os.path.join(self.package_folder, "cmake"))
 
     def package_info(self):
+        self.cpp_info.set_property("cmake_build_modules", [os.path.join("cmake", "compiled.cmake")])
         for component in self.components():
             info = self.cpp_info.components[component]
             info.set_property("cmake_target_name", f"chorale::{component}")
