@@ -4,6 +4,7 @@
 #include <chorale/cluster/exit_report.hpp>
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <sstream>

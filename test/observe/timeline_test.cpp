@@ -9,6 +9,7 @@
 #include "test/support/full_disk.hpp"
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include <string>
 #include <vector>

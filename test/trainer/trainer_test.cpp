@@ -9,6 +9,7 @@
 #include <cmath>
 #include <future>
 #include <limits>
+#include <sstream>
 
 using namespace chorale;
 using tiny::quietly;

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include <malloc.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
