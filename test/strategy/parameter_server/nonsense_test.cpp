@@ -120,4 +120,38 @@ TEMPLATE_TEST_CASE("a worker that sends another message is lost with the reason,
   CHECK_THAT(losses[0], Catch::StartsWith("worker 1 (rank 1): ") && Catch::Contains(sent.reason));
 }
 
+TEST_CASE("workers that wait for one another are refused, and told for what each waits", "[strategy][ps]") {
+  auto transport     = LocalTransport{};
+  transport.failures = FailureScope::peer;
+  auto const shards  = shards_of(2, 1, n);
+  auto const initial = initial_values(n);
+  auto endpoints     = transport.connect(Group::all_local(3));
+  auto errors        = std::vector<std::string>(2);
+  auto const worker  = [&](Rank rank, auto const& body) {
+    return NamedThread{"rank " + std::to_string(rank), [&, rank, body] {
+      auto& at = endpoints[static_cast<std::size_t>(rank)];
+      try {
+        auto client = parameter_server::Client{at, shards};
+        body(client);
+      } catch (std::exception const& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+        fail(at, error.what());
+      }
+    }};
+  };
+  {
+    auto const evaluates = worker(0, [&](auto& client) { client.total(0); });      // and has no push for round 0
+    auto const trains    = worker(1, [&](auto& client) {
+      auto values = initial, gradients = std::vector<float>(flat_size(n));
+      fill_gradient(gradients, 1, 0, 1);
+      client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+    });
+    auto service = parameter_server::Server{endpoints[2], Synchronous{}, optim::SGD{}, shards, initial};
+    service.serve();
+  }
+  for (auto const& error : errors)
+    CHECK_THAT(error, Catch::Contains("no worker can go on: worker 0 waits until all have reported epoch 0; worker 1 "
+                                      "waits for round 0"));
+}
+
 }  // namespace nonsense_test

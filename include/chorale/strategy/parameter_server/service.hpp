@@ -75,9 +75,14 @@ class Server {
         idle_.busy();
         continue;
       }
-      for (Rank w = 0; w < workers(); ++w)
-        if (of(w).stage != Stage::gone && knows_lost(*at_, rank_of(w))) lose(w, why_lost(w));
-      if (serves()) idle_.rest_at(*at_);
+      auto lost = false;
+      for (Rank w = 0; w < workers(); ++w) {
+        if (of(w).stage == Stage::gone || !knows_lost(*at_, rank_of(w))) continue;
+        lose(w, why_lost(w));
+        lost = true;
+      }
+      if (!lost && none_can_go_on()) refuse_all();
+      else if (serves()) idle_.rest_at(*at_);
     }
   }
 
@@ -110,6 +115,25 @@ class Server {
   bool serves() const {
     return std::ranges::any_of(sessions_, [](Session<E> const& s) { return s.stage != Stage::gone; });
   }
+  /// True if each worker waits until another one has said more, after a turn in which nothing moved.
+  bool none_can_go_on() const {
+    return serves() && std::ranges::all_of(sessions_, [](Session<E> const& s) {
+      return s.stage == Stage::begins || s.stage == Stage::answers || s.stage == Stage::gone;
+    });
+  }
+
+  void refuse_all() {
+    auto text = std::string{"no worker can go on: "};
+    for (Rank w = 0; w < workers(); ++w)
+      if (auto const& s = of(w); s.stage != Stage::gone)
+        text += "worker " + std::to_string(w) + " waits " +
+                (s.request.call == Call::total ? "until all have reported epoch " + std::to_string(s.request.epoch)
+                                               : "for round " + std::to_string(clock())) + "; ";
+    text.resize(text.size() - 2);
+    for (auto& s : sessions_)
+      if (s.stage != Stage::gone) s.refuse(text);
+  }
+
   std::uint64_t clock() const { return C::rounds ? rounds_.now() : clock_; }
 
   /// Advances one worker's request; true if there was progress.
