@@ -10,6 +10,8 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/threads.hpp>
 
+#include <gsl/util>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -55,9 +57,16 @@ class Checkpoints {
   }
 
   /// The newest checkpoint that is whole, or nothing when the run is new. See newest_checkpoint().
-  std::optional<Checkpoint> restore() {
+  ///
+  /// meanwhile   runs here while a thread reads; without it restore() reads
+  std::optional<Checkpoint> restore(std::function<void()> const& meanwhile = {}) {
     finish();
-    return newest_checkpoint(options_);
+    if (!meanwhile) return newest_checkpoint(options_);
+    auto found = std::optional<Checkpoint>{};
+    begin([&] { found = newest_checkpoint(options_); });
+    join_after(meanwhile);
+    if (trouble_) std::rethrow_exception(std::exchange(trouble_, nullptr));
+    return found;
   }
 
   /// Writes a checkpoint of step `state.at.step`, or has a thread write it from a copy.
@@ -76,20 +85,14 @@ class Checkpoints {
     }
     finish();
     if (options_.saving == Saving::behind) {
-      begin(snapshot_.take(state));
+      begin([this, &copy = snapshot_.take(state)] { write(copy); });
       return Saved::begun;
     }
     if (!meanwhile) {
-      write(state);
+      attempt([&] { write(state); });
     } else {
-      begin(state);
-      try {
-        meanwhile();
-      } catch (...) {
-        thread_.reset();
-        throw;
-      }
-      thread_.reset();
+      begin([&] { write(state); });
+      join_after(meanwhile);
     }
     return settle() ? Saved::yes : Saved::failed;
   }
@@ -117,29 +120,40 @@ class Checkpoints {
   CheckpointOptions const& options() const { return options_; }
 
  private:
-  /// Has a thread write the state, which stays where it is until then.
-  void begin(CheckpointState const& state) {
-    busy_           = true;
-    auto const work = [this, &state] {
-      write(state);
-      busy_ = false;
-    };
+  template <class Work>
+  void attempt(Work const& work) noexcept {
     try {
-      thread_.emplace("checkpoint", work);
-    } catch (Error const&) {                               // no thread is left: then here
       work();
-    }
-  }
-
-  void write(CheckpointState const& state) noexcept {
-    try {
-      auto const image = CheckpointImage{state};
-      auto save        = CheckpointWriter<Faults>{options_, state.at.step, image.size(), faults_};
-      save.write(image);
-      save.commit(state.at);
     } catch (...) {
       trouble_ = std::current_exception();
     }
+  }
+
+  /// Has a thread do the work; what it refers to stays where it is until then.
+  template <class Work>
+  void begin(Work const& work) {
+    busy_              = true;
+    auto const guarded = [this, work] {
+      attempt(work);
+      busy_ = false;
+    };
+    try {
+      thread_.emplace("checkpoint", guarded);
+    } catch (Error const&) {                               // no thread is left: then here
+      guarded();
+    }
+  }
+
+  void join_after(std::function<void()> const& meanwhile) {
+    auto const join = gsl::finally([this] { thread_.reset(); });
+    meanwhile();
+  }
+
+  void write(CheckpointState const& state) {
+    auto const image = CheckpointImage{state};
+    auto save        = CheckpointWriter<Faults>{options_, state.at.step, image.size(), faults_};
+    save.write(image);
+    save.commit(state.at);
   }
 
   /// Counts the failure of the last save, and throws or logs it; true if there was none.

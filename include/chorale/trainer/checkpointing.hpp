@@ -50,6 +50,8 @@ class Checkpointing {
     auto const begin = TrainingPosition{.epoch = options_.initial_epoch};
     if (!enabled()) return begin;
     forget_counts();
+    if (saved_) saved_->read([this] { wait_for_chief(); });
+    else wait_for_chief();
     auto const position = [&] {
       if constexpr (HasServers<S>) return resume_on_servers(begin, with_counts(states));
       else return resume_on_all(begin, with_counts(states));
@@ -127,8 +129,8 @@ class Checkpointing {
     return states;
   }
 
-  /// Returns in all processes when the chief has written. They meet every second: a transport takes a rank that moves
-  /// nothing for Timeouts::stuck for one that hangs.
+  /// Returns in all processes when the chief has written, or read. They meet every second: a transport takes a rank that
+  /// moves nothing for Timeouts::stuck for one that hangs.
   void wait_for_chief() {
     for (auto writes = true; writes;) {
       auto all = PerReplica<Totals>(copies_.size());

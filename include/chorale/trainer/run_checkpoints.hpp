@@ -152,7 +152,10 @@ class RunCheckpoints {
   RunCheckpoints(CheckpointOptions options, int world, std::string plan)
       : checkpoints_{std::move(options)}, world_{world}, plan_{std::move(plan)} {}
 
-  /// Fills variables and slots from the newest checkpoint, and returns its position.
+  /// Reads the newest checkpoint, for restore(). `meanwhile` runs here while a thread reads.
+  void read(std::function<void()> const& meanwhile) { last_ = checkpoints_.restore(meanwhile); }
+
+  /// Fills variables and slots from the checkpoint that was read, and returns its position.
   ///
   /// told      receives the state of callbacks and metrics, one after the other; one that the checkpoint does not have
   ///           keeps its own state
@@ -163,7 +166,7 @@ class RunCheckpoints {
       std::ranges::copy(state.numbers, at.begin());
       at = at.subspan(state.numbers.size());
     }
-    auto const last = checkpoints_.restore();
+    auto const last = std::exchange(last_, {});
     if (!last) return {};
     auto numbers = TrainingPosition{}.numbers();
     last->copy(Section::variables, slots_of(variables));
@@ -284,6 +287,7 @@ class RunCheckpoints {
   }
 
   Checkpoints<> checkpoints_;
+  std::optional<Checkpoint> last_;
   int world_;
   std::string plan_;
 };
