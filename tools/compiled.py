@@ -262,7 +262,7 @@ def bringing(what, texts):
 
 
 def main(include, out):
-    texts = {str(path.relative_to(include)): path.read_text() for path in sorted(pathlib.Path(include).rglob("*.hpp"))}
+    texts = {str(path.relative_to(include)): path.read_text() for path in sorted(pathlib.Path(include, "chorale").rglob("*.hpp"))}
     network = bringing(NETWORK, texts)
     stay = bringing(OPTIONAL, texts) | {CONFIG}
     texts[CONFIG] = texts[CONFIG].replace("FORM_COMPILED 0", "FORM_COMPILED 1")

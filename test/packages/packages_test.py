@@ -42,7 +42,7 @@ WAYS = {
                      'add_executable(parts parts.cpp)\n'
                      'target_link_libraries(parts PRIVATE chorale::tcp chorale::images)\n'
                      'add_test(NAME parts COMMAND parts)', "chorale::chorale"),
-    "chorale::compiled": ('set(CMAKE_BUILD_TYPE Debug)\nfind_package(chorale 0.1 REQUIRED COMPONENTS tcp compiled)\n'
+    "the compiled form": ('set(CMAKE_BUILD_TYPE Debug)\nfind_package(chorale 0.1 REQUIRED COMPONENTS tcp compiled)\n'
                           'add_executable(parts parts.cpp)\n'
                           'target_compile_definitions(parts PRIVATE WITHOUT_IMAGES)\n'
                           'target_link_libraries(parts PRIVATE chorale::tcp chorale::compiled)\n'      # in any order
