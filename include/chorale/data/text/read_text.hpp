@@ -5,6 +5,7 @@
 #include <chorale/data/formats/byte_source.hpp>
 #include <chorale/data/text/utf8.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -20,9 +21,10 @@ inline std::string read_text(std::filesystem::path const& path, std::uint64_t mo
   auto source = ByteSource{path};
   auto text   = std::string{};
   chorale::detail::or_out_of_memory(path, [&] {
-    constexpr auto piece  = std::size_t{4} << 20;
     auto const expect_end = [&] { source.expect_at_most(most, "read_text(path, most)"); };
-    for (expect_end(); source.append(text, piece) == piece;) expect_end();
+    auto piece            = std::size_t{64} << 10;                         // a short text takes little memory
+    for (expect_end(); source.append(text, piece) == piece; piece = std::min(2 * piece, std::size_t{4} << 20))
+      expect_end();
     expect_end();
   });
   if (text.empty()) throw BadFile{path.string() + ": is empty, but a text is needed.", "another path."};
