@@ -7,7 +7,8 @@ load("//tools:copts.bzl", "COPTS")
 PARTS = ["base", "data", "network", "train", "travel"]
 
 def _sources(ctx):
-    headers = [f for f in ctx.attr.headers[CcInfo].compilation_context.headers.to_list() if f.is_source and f.extension == "hpp"]
+    all_headers = ctx.attr.headers[CcInfo].compilation_context.headers.to_list()
+    headers = [f for f in all_headers if f.is_source and f.extension == "hpp"]
     source = [f.path for f in headers if f.path.endswith("include/chorale/config.hpp")][0][:-len("/chorale/config.hpp")]
     include = ctx.actions.declare_directory(ctx.label.name + "/include")
     parts = [ctx.actions.declare_file("%s/%s.cpp" % (ctx.label.name, part)) for part in PARTS]
@@ -30,7 +31,9 @@ _compiled_sources = rule(
 )
 
 def compiled_library(name, headers, copts = [], **kwargs):
-    """The functions of a library of headers that are no templates, and headers that declare them, found before those."""
+    """A cc_library with the compiled form of a library that is headers.
+
+    headers: that library. Its own headers are found after those of the compiled form, which declare its functions."""
     _compiled_sources(name = name + "_source", headers = headers)
     cc_library(
         name = name,

@@ -217,8 +217,8 @@ def converted(text, part):
         if re.search(rf"(^|::){re.escape(name.lstrip('~'))}(<[^<>]*>)?::$", function.classes):
             # Of a constructor that stands in its class clang makes one of two symbols, whatever is said of it.
             closes = end_of(signature, opens)
-            definition = (f"{function.classes}{name}" + without_defaults(text[function.begin + opens:function.begin + closes])
-                          + text[function.begin + closes:function.end])
+            parameters = without_defaults(text[function.begin + opens:function.begin + closes])
+            definition = f"{function.classes}{name}{parameters}{text[function.begin + closes:function.end]}"
             edits.append((function.end_of_classes, function.end_of_classes, "\n" + either(part, definition, "")))
             edits.append((begin, end, elsewhere + "\n"))
         else:
@@ -262,7 +262,8 @@ def bringing(what, texts):
 
 
 def main(include, out):
-    texts = {str(path.relative_to(include)): path.read_text() for path in sorted(pathlib.Path(include, "chorale").rglob("*.hpp"))}
+    headers = sorted(pathlib.Path(include, "chorale").rglob("*.hpp"))
+    texts = {str(path.relative_to(include)): path.read_text() for path in headers}
     network = bringing(NETWORK, texts)
     stay = bringing(OPTIONAL, texts) | {CONFIG}
     texts[CONFIG] = texts[CONFIG].replace("FORM_COMPILED 0", "FORM_COMPILED 1")

@@ -26,8 +26,8 @@
 #include <chorale: these headers need their library. Link with chorale::compiled, which defines CHORALE_COMPILED>
 #endif
 
-// An object of either form defines one name, of which the linker keeps one. It refuses a name that is local to threads in
-// one object and not in another: so objects of both forms do not link, and the name says why.
+// Every object defines this name, in the compiled form as a thread_local. A linker refuses a name that is thread_local in
+// one object and not in another. So objects of both forms do not link, and the name says why.
 #if CHORALE_FORM_COMPILED
 #define CHORALE_FORM_STORAGE thread_local
 #else

@@ -59,13 +59,15 @@ class Checkpoints {
   /// The newest checkpoint that is whole, or nothing when the run is new. See newest_checkpoint().
   ///
   /// meanwhile   runs here while a thread reads; without it restore() reads
+  /// throws      as newest_checkpoint(), and what `meanwhile` throws
   std::optional<Checkpoint> restore(std::function<void()> const& meanwhile = {}) {
     finish();
     if (!meanwhile) return newest_checkpoint(options_);
     auto found = std::optional<Checkpoint>{};
+    auto const forget = gsl::finally([this] { trouble_ = nullptr; });       // no save has failed
     begin([&] { found = newest_checkpoint(options_); });
     join_after(meanwhile);
-    if (trouble_) std::rethrow_exception(std::exchange(trouble_, nullptr));
+    if (trouble_) std::rethrow_exception(trouble_);
     return found;
   }
 
@@ -120,8 +122,8 @@ class Checkpoints {
   CheckpointOptions const& options() const { return options_; }
 
  private:
-  template <class Work>
-  void attempt(Work const& work) noexcept {
+  /// Does the work, and keeps what it throws as the trouble.
+  void attempt(std::function<void()> const& work) noexcept {
     try {
       work();
     } catch (...) {
@@ -130,10 +132,9 @@ class Checkpoints {
   }
 
   /// Has a thread do the work; what it refers to stays where it is until then.
-  template <class Work>
-  void begin(Work const& work) {
+  void begin(std::function<void()> work) {                 // one type of work: a thread is compiled for each
     busy_              = true;
-    auto const guarded = [this, work] {
+    auto const guarded = [this, work = std::move(work)] {
       attempt(work);
       busy_ = false;
     };
@@ -173,7 +174,7 @@ class Checkpoints {
   CheckpointOptions options_;
   [[no_unique_address]] Faults faults_;
   Snapshot snapshot_;
-  std::exception_ptr trouble_;                             // of the last save; read when its thread has ended
+  std::exception_ptr trouble_;                             // of the thread, read when it has ended; of a save
   int failures_ = 0;
   std::atomic<bool> busy_ = false;
   std::optional<NamedThread> thread_;                      // the last member: it ends first
