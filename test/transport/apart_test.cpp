@@ -180,6 +180,41 @@ TEMPLATE_TEST_CASE("ranks that bring different sizes apart are told, and the oth
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
+TEMPLATE_TEST_CASE("a message of another size is told to calls about its sender alone", "[transport][apart]",
+                   LocalTransport, SharedMemoryTransport, TcpTransport) {
+  auto const ended = on_ranks(3, 0, [&](auto& at, auto&) {
+    auto x     = std::uint64_t{0};
+    auto bytes = std::array<std::byte, 16>{};
+    if (at.rank() == 0) {
+      at.recv(2, Tag{1}, in(x)).wait();
+      at.send(2, Tag{1}, out(x)).wait();
+    } else if (at.rank() == 1) {
+      try {
+        at.send(2, Tag{1}, bytes).wait();
+        at.recv(2, Tag{1}, bytes).wait();
+      } catch (Error const& error) {
+        expect_says(error.what(), "rank 1 sent 16 bytes where rank 2 expected 8 bytes");
+      }
+    } else {
+      auto of_0 = at.recv(0, Tag{1}, in(x)), of_1 = at.recv(1, Tag{1}, Bytes{bytes}.first(8));
+      for (int turn = 0; turn < 200 && !at.lost(1); ++turn) {
+        expect(!of_0.done(), "rank 0 has sent before it was asked");
+        at.wait_any(1ms);
+      }
+      auto text = std::string{};
+      try {
+        of_1.wait();
+      } catch (Disagreement const& error) {
+        text = error.what();
+      }
+      expect_says(text, "rank 1 sent 16 bytes where rank 2 expected 8 bytes");
+      at.send(0, Tag{1}, out(x)).wait();
+      of_0.wait();
+    }
+  }, apart<TestType>());
+  for (auto const& rank : ended) CHECK(rank.error == "");
+}
+
 TEMPLATE_TEST_CASE("a rank that is only polled may compute for longer than Timeouts::stuck", "[transport][apart]",
                    LocalTransport, SharedMemoryTransport, TcpTransport) {
   auto done        = std::atomic<bool>{false};

@@ -49,23 +49,35 @@ struct ProgressEngine {
   /// Moves one segment of every message that can move. Every 1024 calls without progress, it checks all channels.
   void progress() {
     auto moved = false;
-    for (std::size_t peer = 0; peer < inboxes.size(); ++peer) {
-      if (rank_state.has_parted(static_cast<Rank>(peer))) continue;    // its destination may have been freed
-      if (inboxes[peer].is_moving() && inboxes[peer].look()) moved = true;
-      if (outboxes[peer].is_streaming() && outboxes[peer].feed()) {
+    for (std::size_t peer = 0; peer < inboxes.size(); ++peer)
+      moved |= at_peer(static_cast<Rank>(peer), [&] {
+        auto const took = inboxes[peer].is_moving() && inboxes[peer].look();
+        if (!outboxes[peer].is_streaming() || !outboxes[peer].feed()) return took;
         rank_state.segment().ring(static_cast<Rank>(peer));
-        moved = true;
-      }
-    }
+        return true;
+      });
     auto const makes_room = in_vain >= 64 || rank_state.waits_long();
     for (std::size_t peer = 0; !moved && makes_room && peer < inboxes.size(); ++peer)
-      moved = !rank_state.has_parted(static_cast<Rank>(peer)) && inboxes[peer].make_room();
+      moved = at_peer(static_cast<Rank>(peer), [&] { return inboxes[peer].make_room(); });
     if (moved) {
       has_moved();
       in_vain = 0;
     } else if (++in_vain % 1'024 == 0) {
       for (std::size_t peer = 0; peer < inboxes.size(); ++peer)
-        if (!rank_state.has_parted(static_cast<Rank>(peer))) inboxes[peer].look_again();
+        at_peer(static_cast<Rank>(peer), [&] { return inboxes[peer].look_again(), false; });
+    }
+  }
+
+  /// What moves between this rank and a peer. With FailureScope::peer an error there is the loss of that peer, which
+  /// calls about it throw, and no others.
+  template <class Move>
+  bool at_peer(Rank peer, Move const& move) {
+    if (rank_state.has_parted(peer)) return false;                         // its destination may have been freed
+    try {
+      return move();
+    } catch (Error const&) {
+      if (!rank_state.has_parted(peer)) throw;
+      return true;
     }
   }
 
