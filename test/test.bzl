@@ -4,7 +4,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 load("//tools:copts.bzl", "COPTS")
 
-def chorale_test(name, srcs, deps = [], tags = [], optimise = "-O1", **kwargs):
+def chorale_test(name, srcs, deps = [], tags = [], optimise = "-O1", precompiled = True, **kwargs):
     """A Catch2 test over the whole library, in its compiled form: that takes half as long. Files in `data` are opened by their path from the repository's root.
 
     tags: "exclusive" for what measures time; "cpu:2" for ranks that wait for one another all the time, and are ten times
@@ -16,11 +16,14 @@ def chorale_test(name, srcs, deps = [], tags = [], optimise = "-O1", **kwargs):
         name = name,
         size = "small",
         srcs = srcs,
-        copts = COPTS + [optimise],
+        copts = COPTS + [optimise] + select({
+            "//:over_headers": [],
+            "//conditions:default": ["-include $(BINDIR)/test/support/all%s.hpp" % optimise] if precompiled else [],
+        }),
         tags = tags + ["catch2"],
         deps = select({
             "//:over_headers": [],
-            "//conditions:default": ["//:compiled"],
+            "//conditions:default": ["//:compiled"] + (["//test/support:all" + optimise] if precompiled else []),
         }) + deps + ["//test/support", "//test/support:catch_main"],
         **kwargs
     )
@@ -51,11 +54,15 @@ def chorale_tests(together = {}, differently = {}, **kwargs):
 
 def _headers_of(ctx):
     sets = [library[CcInfo].compilation_context.headers for library in ctx.attr.deps]
-    ours = [f for f in depset(transitive = sets).to_list() if f.is_source and f.short_path.startswith("include/")]
+    left = ctx.attr.without[CcInfo].compilation_context.headers.to_list() if ctx.attr.without else []
+    ours = [f for f in depset(transitive = sets).to_list() if f.is_source and f.short_path.startswith("include/") and f not in left]
     return [DefaultInfo(files = depset(ours), runfiles = ctx.runfiles(files = ours))]
 
-# The headers of this repository that a cc_library has, and those of everything below it.
+# The headers of this repository that a cc_library has, and those of everything below it, without those of another one.
 headers_of = rule(
     implementation = _headers_of,
-    attrs = {"deps": attr.label_list(providers = [CcInfo])},
+    attrs = {
+        "deps": attr.label_list(providers = [CcInfo]),
+        "without": attr.label(providers = [CcInfo]),
+    },
 )

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """compiled.py INCLUDE OUT: the compiled form of the library, made from the headers in INCLUDE/chorale.
 
-OUT/include    the headers, where functions that are no templates are declared; in their part they are defined
-OUT/PART.cpp   the parts: compiled with -DCHORALE_COMPILED -IOUT/include, these are the library
+OUT/include    the headers, where functions that are no templates are declared: who changes a body changes none of them
+OUT/bodies     the same, where the functions of CHORALE_PART_.. are defined
+OUT/PART.cpp   the parts: compiled with -DCHORALE_COMPILED -IOUT/bodies -IOUT/include, these are the library
 
 A function stays in its header if it is a template, in a class template, constexpr, virtual or a friend, if its return
 type is deduced, or if its body has one line or follows a comment `// hot`: what a step calls for each element. A header
@@ -189,11 +190,19 @@ def either(part, here, elsewhere):
         f"#ifdef CHORALE_PART_{part.upper()}\n{here}\n#endif\n"
 
 
+def edited(text, edits):
+    """A text with new ones in place of [begin, end)."""
+    for begin, end, new in sorted(edits, key=lambda edit: -edit[0]):
+        text = text[:begin] + new + text[end:]
+    return text
+
+
 def converted(text, part):
-    """A header with functions that are defined in a part and declared elsewhere; their names, and their number."""
+    """A header for who includes it, where functions are declared, and for the part that defines them; their names, and
+    their number."""
     code = code_of(text)
     all_bodies = JSON_MEMBER.search(code)                  # which use what is only declared elsewhere
-    names, edits, number = set(), [], 0
+    names, declarations, bodies, number = set(), [], [], 0
     for function in functions_in(code, 0, len(code)):
         body = text[function.body:function.end]
         before = text[:function.begin].rstrip().splitlines()
@@ -219,13 +228,12 @@ def converted(text, part):
             closes = end_of(signature, opens)
             parameters = without_defaults(text[function.begin + opens:function.begin + closes])
             definition = f"{function.classes}{name}{parameters}{text[function.begin + closes:function.end]}"
-            edits.append((function.end_of_classes, function.end_of_classes, "\n" + either(part, definition, "")))
-            edits.append((begin, end, elsewhere + "\n"))
+            bodies.append((function.end_of_classes, function.end_of_classes, "\n" + either(part, definition, "")))
+            bodies.append((begin, end, elsewhere + "\n"))
         else:
-            edits.append((begin, end, either(part, here, elsewhere)))
-    for begin, end, new in sorted(edits, key=lambda edit: -edit[0]):
-        text = text[:begin] + new + text[end:]
-    return text, names, number
+            bodies.append((begin, end, either(part, here, elsewhere)))
+        declarations.append((begin, end, elsewhere + "\n" if elsewhere else ""))
+    return edited(text, declarations), edited(text, bodies), names, number
 
 
 def without_inline(text, names):
@@ -236,20 +244,19 @@ def without_inline(text, names):
     return re.sub(r"(?m)^inline ([^;{}()=]*?)\b(\w+)\([^;{}]*\)( noexcept| const)*;", plain, text)
 
 
-def for_declarations(text, code, part):
-    """Without the headers that only bodies need; code: what is left without them."""
+def without_headers(declarations, bodies, part):
+    """Both without the headers that only bodies need."""
+    code = code_of(declarations)
+    new  = {}
     if "nlohmann" in code and not re.search(r"\bjson\b", JSON_BY_NAME.sub("", code)):
-        json = "#include <nlohmann/json.hpp>\n"
-        text = text.replace(json, either(part, json.rstrip(), "#include <nlohmann/json_fwd.hpp>"))
+        new["#include <nlohmann/json.hpp>\n"] = "#include <nlohmann/json_fwd.hpp>\n"
     for name, mention in FOR_BODIES.items():
         if not re.search(mention, code):
-            text = re.sub(rf"(?m)^(#include <{re.escape(name)}>.*)\n", lambda match: either(part, match[1], ""), text)
-    return text
-
-
-def elsewhere_only(text):
-    """A converted header as all that includes it see it."""
-    return re.sub(r"(?s)#ifdef CHORALE_PART_\w+\n.*?\n(?:#else\n(.*?)\n)?#endif\n", lambda match: match[1] or "", text)
+            new.update((line, "") for line in re.findall(rf"(?m)^#include <{re.escape(name)}>.*\n", declarations))
+    for line, instead in new.items():
+        declarations = declarations.replace(line, instead)
+        bodies       = bodies.replace(line, either(part, line.rstrip(), instead.rstrip()))
+    return declarations, bodies
 
 
 def bringing(what, texts):
@@ -268,18 +275,19 @@ def main(include, out):
     stay = bringing(OPTIONAL, texts) | {CONFIG}
     texts[CONFIG] = texts[CONFIG].replace("FORM_COMPILED 0", "FORM_COMPILED 1")
     part_of = {folder: part for part, folders in PARTS.items() for folder in folders}
-    included, all_names, total = {part: [] for part in PARTS}, set(), 0
+    included, bodies, all_names, total = {part: [] for part in PARTS}, {}, set(), 0
     for name, text in texts.items():
         part = "network" if name in network else part_of.get(name.split("/")[1])
         if name not in stay and part:
-            texts[name], names, number = converted(text, part)
+            texts[name], with_bodies, names, number = converted(text, part)
             if number:
-                texts[name] = for_declarations(texts[name], code_of(elsewhere_only(texts[name])), part)
+                texts[name], bodies[name] = without_headers(texts[name], with_bodies, part)
                 included[part].append(f"#include <{name}>\n")
             all_names |= names
             total += number
-    for name, text in texts.items():
-        write(out / "include" / name, without_inline(text, all_names))
+    for folder, made in (("include", texts), ("bodies", bodies)):
+        for name, text in made.items():
+            write(out / folder / name, without_inline(text, all_names))
     for part, lines in included.items():
         write(out / f"{part}.cpp", f"#define CHORALE_PART_{part.upper()}\n" + "".join(lines))
     print(f"{total} functions are compiled once")

@@ -102,7 +102,7 @@ if not os.environ.get("CHORALE_SLOW"):
 
 parts = sorted(WORK.glob("*.cpp"))
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    jobs = pool.map(lambda part: compiled(part, *library, "-O2", "-c", "-o", part.with_suffix(".o")), parts)
+    jobs = pool.map(lambda part: compiled(part, f"-I{WORK}/bodies", *library, "-O2", "-c", "-o", part.with_suffix(".o")), parts)
     for part, done in zip(parts, jobs):
         report(done.returncode == 0, f"the part {part.stem} compiles without a warning", done.stderr)
 archive = WORK / "libchorale.a"

@@ -13,10 +13,10 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 sys.path.append("test/support")
+from compilers import run_compiler
 from one_program import WHOLE_WAY, errors_with_places
 
 PAGE = pathlib.Path("docs/30-compose.md").read_text()
@@ -112,9 +112,7 @@ def answers(compiler, every):
         line_of[str(len(lines))] = cell
     file = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"cells_{compiler}.cpp"
     file.write_text("\n".join(lines) + "\n")
-    run = subprocess.run([compiler, *WHOLE_WAY[compiler], "-std=c++20", "-march=x86-64-v3", "-I", "include",
-                          "-fsyntax-only", str(file)],
-                         capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
+    run = run_compiler(compiler, file, *WHOLE_WAY[compiler])
     found = {cell: [] for cell in every}
     for message, places in errors_with_places(run.stderr, compiler, re.compile(rf"{re.escape(str(file))}:(\d+):")):
         if len(places) != 1 or next(iter(places)) not in line_of:

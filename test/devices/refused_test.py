@@ -11,11 +11,11 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
 sys.path += ["test/support", "test/devices"]
+from compilers import run_compiler
 from device_list import COLUMNS, numbers, rows, sentences
 from one_program import WHOLE_WAY, errors_with_places
 
@@ -74,9 +74,7 @@ def answers(compiler, column, asked):
     name = f"{COLUMNS.index(column)}_{compiler}"
     file = WORK / f"cells_{name}.cpp"
     file.write_text("\n".join(lines) + "\n")
-    run = subprocess.run([compiler, *WHOLE_WAY[compiler], "-std=c++20", "-march=x86-64-v3", "-I", "include", "-I", ".",
-                          "-fsyntax-only", str(file)],
-                         capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
+    run = run_compiler(compiler, file, *WHOLE_WAY[compiler])
     (WORK / f"said_{name}.txt").write_text(run.stderr)
     found = [[] for _ in asked]
     for message, places in errors_with_places(run.stderr, compiler, re.compile(rf"{re.escape(str(file))}:(\d+):")):

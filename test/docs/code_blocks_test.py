@@ -24,9 +24,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, "test/support")
-from compilers import installed, precompiled, run_compiler                 # pylint: disable=wrong-import-position
+from compilers import FLAGS, installed, precompiled, run_compiler                 # pylint: disable=wrong-import-position
 
-COMPILE = ["g++", "-std=c++20", "-Iinclude", "-I."]
 BLOCK = re.compile(r"(?:^<!-- (?P<name>[^\n]+?) -->\n)?^```(?:cpp|c\+\+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 MAIN = re.compile(r"^int main\(", re.MULTILINE)
 # What a block declares at the beginning of a line: a type, an alias, a concept, a function, a variable.
@@ -111,13 +110,9 @@ def together(all_blocks):
     return text + ("}\n" if page else "")
 
 
-def compiled(program, *options):
-    return subprocess.run([*COMPILE, *options, "-x", "c++", "-"], input=program, capture_output=True, text=True,
-                          check=False, env={**os.environ, "LC_ALL": "C"})
-
-
 def check_compiled(all_blocks):
-    run = compiled(together(all_blocks), "-fsyntax-only")
+    run = subprocess.run(["g++", *FLAGS, "-fsyntax-only", "-x", "c++", "-"], input=together(all_blocks), capture_output=True,
+                         text=True, check=False, env={**os.environ, "LC_ALL": "C"})
     places = {(page, int(line)) for page, line in
               re.findall(r"([\w./-]+\.(?:md|cpp)):(\d+):\d+: +(?:\w+ )?(?:error|required)", run.stderr)}
     wrong = [block for block in all_blocks
@@ -182,7 +177,7 @@ def check_linked(programs, libraries):
     with tempfile.TemporaryDirectory() as folder:
         whole, source = pathlib.Path(folder, "all"), pathlib.Path(folder, "all.cpp")
         source.write_text(text + "int main() {\n" + "\n".join(calls) + "\n}\n")
-        run = subprocess.run([*COMPILE, "-O0", str(source), *libraries, "-o", str(whole)], capture_output=True,
+        run = subprocess.run(["g++", "-std=c++20", "-Iinclude", "-I.", "-O0", str(source), *libraries, "-o", str(whole)], capture_output=True,
                              text=True, check=False)
     verdict(run.returncode == 0, f"{len(programs)} programs link with {' '.join(libraries)}", run.stderr)
 

@@ -37,7 +37,8 @@ add_custom_command(                                                        # wha
 # Its headers are found before those of chorale::chorale, which is imported: imported targets are searched last.
 add_library(chorale_compiled STATIC EXCLUDE_FROM_ALL ${parts} "${made}/made")
 add_library(chorale_compiled_tcp STATIC EXCLUDE_FROM_ALL "${made}/network.cpp")       # which chorale::tcp links
-target_include_directories(chorale_compiled PUBLIC "${made}/include")
+target_include_directories(chorale_compiled PRIVATE "${made}/bodies" PUBLIC "${made}/include")
+target_include_directories(chorale_compiled_tcp PRIVATE "${made}/bodies")
 target_compile_definitions(chorale_compiled PUBLIC CHORALE_COMPILED)
 target_link_libraries(chorale_compiled PUBLIC chorale::chorale)
 target_link_libraries(chorale_compiled_tcp PUBLIC chorale_compiled PRIVATE $<TARGET_NAME_IF_EXISTS:chorale::tcp>)
