@@ -6,8 +6,9 @@
 //   tools/run bench/compile --only empty readme --compilers g++ --levels 0
 //
 // Programs: an empty one with chorale.hpp, one with processes.hpp, README's, four examples; and libtorch's MNIST, where
-// its headers are. Forms: `headers`, and `compiled`, over declarations that tools/compiled.py makes. All of a round are
-// compiled in turn, one after the other, to an object; medians of the rounds.
+// its headers are. Forms: `headers`; `compiled`, over declarations that tools/compiled.py makes; `precompiled`, the same
+// where chorale.hpp was read before, which is not counted. All of a round are compiled in turn, one after the other, to an
+// object; medians of the rounds.
 //
 //   user_s           of the compiler's processes together
 //   peak_mb          of the largest of them
@@ -99,7 +100,7 @@ std::string of_readme(fs::path const& root) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto compilers = std::vector<std::string>{"g++", "clang++"}, forms = std::vector<std::string>{"headers", "compiled"};
+  auto compilers = std::vector<std::string>{"g++", "clang++"}, forms = std::vector<std::string>{"headers", "compiled", "precompiled"};
   auto only      = std::vector<std::string>{};
   auto levels    = std::vector<int>{0, 3};
   auto rounds    = 3;
@@ -110,7 +111,8 @@ int main(int argc, char** argv) try {
       ->check(CLI::IsMember({"empty", "processes", "readme", "04_multi_worker", "15_character_gpt", "16_dlrm", "21_gpt2",
                              "torch"}));
   app.add_option("--compilers", compilers, "g++ clang++");
-  app.add_option("--forms", forms, "headers compiled")->check(CLI::IsMember({"headers", "compiled"}));
+  app.add_option("--forms", forms, "headers compiled precompiled")
+      ->check(CLI::IsMember({"headers", "compiled", "precompiled"}));
   app.add_option("--levels", levels, "of optimisation")->check(CLI::Range(0, 3));
   app.add_option("--rounds", rounds, "medians of them are printed")->check(CLI::Range(1, 1000));
   app.add_option("--root", root, "the project's folder");
@@ -143,9 +145,28 @@ int main(int argc, char** argv) try {
       sources.emplace_back("torch", here / "bench/support/torch_mnist.cpp");
   }
   std::erase_if(sources, [&](auto const& source) { return !wanted(source.first); });
-  if (std::ranges::find(forms, "compiled") != forms.end())
+  if (forms != std::vector<std::string>{"headers"})
     bench::output_of("python3 '" + (here / "tools/compiled.py").string() + "' '" + (here / "include").string() + "' '" +
                      (work / "compiled").string() + "'");
+
+  auto const start = [&](std::string const& compiler, int level) {
+    return std::vector<std::string>{compiler, "-std=c++20", "-O" + std::to_string(level), "-march=x86-64-v3",
+                                    "-ffp-contract=off", "-fno-math-errno", "-w"};
+  };
+  auto const declared = std::vector<std::string>{"-I" + (work / "compiled/include").string(), "-DCHORALE_COMPILED"};
+  auto const headers_of = [&](std::string const& compiler, int level) {    // both compilers look for a .gch beside it
+    auto const header = work / (compiler + std::to_string(level)) / "all.hpp";
+    if (!fs::exists(header)) {
+      fs::create_directory(header.parent_path());
+      std::ofstream{header} << "#include <chorale/chorale.hpp>\n";
+      auto command = start(compiler, level);
+      command.insert(command.end(), declared.begin(), declared.end());
+      if (compiler == "clang++") command.emplace_back("-fpch-instantiate-templates");
+      command.insert(command.end(), {"-x", "c++-header", header.string(), "-o", header.string() + ".gch"});
+      run(command, work / "log");
+    }
+    return header.string();
+  };
 
   auto all = std::map<std::string, Made>{};
   auto const key = [](auto const& name, auto const& compiler, int level, auto const& form) {
@@ -160,17 +181,18 @@ int main(int argc, char** argv) try {
   };
   for (int round = 0; round < rounds; ++round)
     each([&](auto const& name, auto const& source, auto const& compiler, int level, auto const& form) {
-      auto command = std::vector<std::string>{compiler, "-std=c++20", "-O" + std::to_string(level), "-march=x86-64-v3",
-                                              "-ffp-contract=off", "-fno-math-errno", "-w", "-c"};
+      auto command = start(compiler, level);
       if (name == "torch") {
         for (auto const* const part : {"/include", "/include/torch/csrc/api/include"})
           command.insert(command.end(), {"-isystem", torch + part});
+      } else if (form == "headers") {
+        command.push_back("-I" + (here / "include").string());
       } else {
-        command.push_back("-I" + (form == "headers" ? here / "include" : work / "compiled/include").string());
-        if (form == "compiled") command.emplace_back("-DCHORALE_COMPILED");
+        if (form == "precompiled") command.insert(command.end(), {"-include", headers_of(compiler, level)});
+        command.insert(command.end(), declared.begin(), declared.end());
       }
       auto const object = work / "object.o";
-      command.insert(command.end(), {"-o", object.string(), source.string()});
+      command.insert(command.end(), {"-c", "-o", object.string(), source.string()});
       auto const used = run(command, work / "log");
       auto& made      = all[key(name, compiler, level, form)];
       made.seconds.push_back(static_cast<double>(used.ru_utime.tv_sec) +
@@ -190,7 +212,7 @@ int main(int argc, char** argv) try {
       if (auto const found = all.find(other); found != all.end() && name != "torch")
         row.add(what, seconds / bench::median(found->second.seconds), "%.3f");
     };
-    if (form == "compiled") beside("over_headers", key(name, compiler, level, std::string{"headers"}));
+    if (form != "headers") beside("over_headers", key(name, compiler, level, std::string{"headers"}));
     beside("over_torch", key(std::string{"torch"}, compiler, level, forms[0]));
     row.print(json);
   });
