@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compiled form of the library, as tools/compiled.py makes it: all that a program includes compiles without a
 warning, a program has one form, and README's is not larger than it was; with --slow, a program over the compiled library
-prints what it prints over headers."""
+prints what it prints over headers, and has no part that it does not use."""
 import concurrent.futures
 import os
 import pathlib
@@ -18,6 +18,9 @@ FLAGS = ["-std=c++20", "-march=x86-64-v3", "-ffp-contract=off", "-fno-math-errno
          "-Werror"]
 LIBRARIES = ["-ldnnl", "-lgomp", "-lz", "-lcrypto", "-lpthread", "-ldl"]
 PROGRAM = pathlib.Path("test/packages/main.cpp")
+APART = ["-O2", "-ffunction-sections", "-fdata-sections"]                   # so that a linker leaves out what is not used
+UNUSED = re.compile(r"chorale::(parameter_server|tcp|shared_memory|simulated|stablehlo|coordinator|tfrecord)::|"
+                    r"chorale::(Tcp|SharedMemory|Coordinator|Pipeline|Sharded|Gossip|LocalSgd|Adam|TensorBoard)")
 RECORDED_BY = "14"
 RECORDED = {"headers": (16_709, 2_434_224), "library": (9_408, 1_194_995)}  # functions, bytes
 failed = False
@@ -102,7 +105,7 @@ if not os.environ.get("CHORALE_SLOW"):
 
 parts = sorted(WORK.glob("*.cpp"))
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    jobs = pool.map(lambda part: compiled(part, f"-I{WORK}/bodies", *library, "-O2", "-c", "-o", part.with_suffix(".o")), parts)
+    jobs = pool.map(lambda part: compiled(part, f"-I{WORK}/bodies", *library, *APART, "-c", "-o", part.with_suffix(".o")), parts)
     for part, done in zip(parts, jobs):
         report(done.returncode == 0, f"the part {part.stem} compiles without a warning", done.stderr)
 archive = WORK / "libchorale.a"
@@ -110,8 +113,13 @@ run("ar", "rcs", archive, *[part.with_suffix(".o") for part in parts])
 printed = {}
 for form, flags in {"headers": headers, "library": library}.items():
     program = WORK / form
-    done = compiled(PROGRAM, *flags, "-O2", "-o", program, *([archive] if form == "library" else []), *LIBRARIES)
+    done = compiled(PROGRAM, *flags, *APART, "-o", program, *([archive] if form == "library" else []), *LIBRARIES,
+                    "-Wl,--gc-sections")
     report(done.returncode == 0, f"a program over the {form} is built", done.stderr)
     printed[form] = run(program).stdout if done.returncode == 0 else form
+    names = run("nm", "-C", "--defined-only", program).stdout.splitlines()
+    ours, unused = [name for name in names if "chorale::" in name], [name for name in names if UNUSED.search(name)]
+    report(len(ours) > 50 and not unused, f"of {len(ours)} symbols over the {form} none is of what the program does not use",
+           "\n".join(unused[:20]))
 report(printed["headers"] == printed["library"] != "", "both print the same", "\n".join(printed.values()))
 sys.exit(failed)

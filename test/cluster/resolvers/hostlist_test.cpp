@@ -25,14 +25,14 @@ std::string joined(std::vector<int> const& all) {
   return joined(texts);
 }
 
-struct Row {
+struct Listed {
   std::string text, expected;
 };
 
 }  // namespace
 
 TEST_CASE("a host list is multiplied out in Slurm's order", "[cluster][hostlist]") {
-  auto const rows = std::vector<Row>{
+  auto const rows = std::vector<Listed>{
       {"a", "a"},
       {"a,b", "a b"},
       {"gpu[08-10]", "gpu08 gpu09 gpu10"},
@@ -56,7 +56,7 @@ TEST_CASE("a host list is multiplied out in Slurm's order", "[cluster][hostlist]
 }
 
 TEST_CASE("a host list that is none says where", "[cluster][hostlist]") {
-  auto const rows = std::vector<Row>{
+  auto const rows = std::vector<Listed>{
       {"", "character 1: a host is needed here"},
       {",a", "character 1: a host is needed here"},
       {"a,", "character 3: a host is needed here"},
@@ -101,7 +101,7 @@ TEST_CASE("tasks per node are multiplied out", "[cluster][hostlist]") {
   CHECK(joined(hostlist::counts("1,2,3(x1)")) == "1 2 3");
   CHECK(hostlist::counts("1(x65536)").size() == 65'536);
 
-  auto const rows = std::vector<Row>{
+  auto const rows = std::vector<Listed>{
       {"", "character 1: a number is needed here"},
       {"2(", "character 3: an x is needed here"},
       {"2(x", "character 4: a number is needed here"},

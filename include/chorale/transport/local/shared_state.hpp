@@ -364,7 +364,7 @@ struct SharedState {
   std::atomic<int> endings{0};                                        // ranks that have ended
   Loss all;                                                           // for all ranks, with FailureScope::group
 
-  static inline std::string const has_ended = "it had ended and left the group";
+  static constexpr char const* has_ended = "it had ended and left the group";
 
  private:
   static constexpr int rests = 20;                                    // yields before it sleeps

@@ -126,7 +126,7 @@ class Membership {
   static constexpr auto for_aborts         = std::chrono::milliseconds{200};
   static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or a goodbye
 
-  static inline std::string const has_ended = "it had ended and left the group";
+  static constexpr char const* has_ended = "it had ended and left the group";
 
   struct Member {
     std::shared_ptr<ControlConnection> link;                               // null: not connected yet, or closed
@@ -145,7 +145,7 @@ class Membership {
   void detect_lost(Rank rank, detail::ConnectionFault const& fault) {
     auto const another = positions_.left_in_another(rank);
     if (another) detect(rank, another->fault, another->reason);
-    else detect(rank, fault.fault, member(rank).left ? has_ended : fault.reason);
+    else detect(rank, fault.fault, member(rank).left ? std::string{has_ended} : fault.reason);
   }
 
   PositionCheck::Host positions_host() {
@@ -252,7 +252,7 @@ class Membership {
     m.link  = nullptr;
     watch_.end(rank);
     if (!cause_.begun() && host_.may_return(rank)) return;
-    if (apart_ && fault.fault == Fault::peer_lost) return partings_.end(rank, m.left ? has_ended : fault.reason);
+    if (apart_ && fault.fault == Fault::peer_lost) return partings_.end(rank, m.left ? std::string{has_ended} : fault.reason);
     cause_.expect_nothing_of(rank);
     if (!m.left) detect(rank, fault.fault, fault.reason);
     settle_if_complete();
