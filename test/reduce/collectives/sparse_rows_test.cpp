@@ -192,10 +192,10 @@ TEST_CASE("rows outside the table, and values that are no rows, are refused with
     all_reduce_rows(at, {.rows = {7}, .values = {1, 2}, .width = 2}, 7);
   });
   CHECK_THAT(outside[0].error, Catch::Contains("row 7 is not in a table of 7 rows"));
-  auto const ragged = on_ranks<LocalTransport>(1, 0, [](auto& at, auto&) {
+  auto const uneven = on_ranks<LocalTransport>(1, 0, [](auto& at, auto&) {
     all_reduce_rows(at, {.rows = {1, 2}, .values = {1, 2, 3}, .width = 2}, 7);
   });
-  CHECK_THAT(ragged[0].error, Catch::Contains("3 values are not 2 rows of 2"));
+  CHECK_THAT(uneven[0].error, Catch::Contains("3 values are not 2 rows of 2"));
 }
 
 namespace {
