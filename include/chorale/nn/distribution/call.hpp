@@ -210,18 +210,18 @@ struct WithOwnAxis<L, Axes> {
 };
 
 /// The output Y of layer L as a type that says what ranks have of it.
-template <class L, class Y, class Inputs, class... A>
+template <class L, class Y, class Inputs, class Axes>
 struct OutputSpread;
 template <class L, class Y, class... O>
-struct OutputSpread<L, Y, List<O...>> {
+struct OutputSpread<L, Y, List<O...>, List<>> {
   using type = Y;
 };
 template <class L, class Y, class... O, class First, class... A>
-struct OutputSpread<L, Y, List<O...>, First, A...> {
+struct OutputSpread<L, Y, List<O...>, List<First, A...>> {
   static constexpr auto stated = result_along<L, First, O...>()->y;
   static constexpr auto last   = stated.kind == Distribution::Kind::sharded && stated.dim < 0;
   static constexpr auto what   = last ? Distribution{stated.kind, Y::rank + stated.dim} : stated;
-  using type = typename OutputSpread<L, typename AddAxis<Y, First, what>::type, List<O...>, A...>::type;
+  using type = typename OutputSpread<L, typename AddAxis<Y, First, what>::type, List<O...>, List<A...>>::type;
 };
 
 }  // namespace detail
@@ -264,9 +264,7 @@ struct CallWithSpread {
  private:
   template <class Y>
   static constexpr auto wrapped(Tensor<D, Y> y) {
-    using Type = typename decltype([]<class... A>(List<A...>) {
-      return std::type_identity<typename nn::detail::OutputSpread<L, Y, List<O...>, A...>::type>{};
-    }(Axes{}))::type;
+    using Type = typename nn::detail::OutputSpread<L, Y, List<O...>, Axes>::type;
     if (!nn::detail::knows_parts<L>) y.trace->values[at(y.value)].held = nn::detail::held_of<Type>;
     return Tensor<D, Type>{y.trace, y.value};
   }
