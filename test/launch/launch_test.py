@@ -242,8 +242,9 @@ def who_left_first_is_named_when_the_others_lose_it():
 
 @test
 def shared_memory_of_a_job_is_removed_with_it():
-    script = 'touch "/dev/shm/chorale-$CHORALE_JOB-$(grep -o "127[^\\"]*" <<< "$CHORALE_CLUSTER" | head -1)"; ' \
-             'touch "/dev/shm/chorale-$CHORALE_JOB"; echo "$CHORALE_JOB"; '
+    # An empty file is of a dead job, and removed by any other job.
+    script = 'echo x > "/dev/shm/chorale-$CHORALE_JOB-$(grep -o "127[^\\"]*" <<< "$CHORALE_CLUSTER" | head -1)"; ' \
+             'echo x > "/dev/shm/chorale-$CHORALE_JOB"; echo "$CHORALE_JOB"; '
     for ending in ("exit 0", "exit 5", "kill -KILL $$"):
         _, out, err = launched(["-n", "1", "--max-restarts", "1"], script + ending)
         jobs = {line.split()[1] for line in out.splitlines()}

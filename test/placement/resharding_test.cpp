@@ -30,11 +30,11 @@ static_assert(resharding_copies(in_3, in_5)[1] == Move{0, 1, {0, {200'000'000'00
 static_assert(within(in_3.pieces[1], resharding_copies(in_3, in_5)[2].part).along == Range{0, 66'666'666'666'666});
 
 /// What pieces hold, in their order.
-using Held = std::vector<std::vector<std::uint32_t>>;
+using Contents = std::vector<std::vector<std::uint32_t>>;
 
-Held values_of(Span<VariableShape const> shapes) {
+Contents values_of(Span<VariableShape const> shapes) {
   auto const random = Random{5, 0};
-  auto values       = Held{};
+  auto values       = Contents{};
   auto next         = std::uint64_t{0};
   for (auto const& shape : shapes) {
     values.emplace_back(shape.elements());
@@ -43,8 +43,8 @@ Held values_of(Span<VariableShape const> shapes) {
   return values;
 }
 
-Held scattered(Layout<> const& layout, Held const& values) {
-  auto held = Held{};
+Contents scattered(Layout<> const& layout, Contents const& values) {
+  auto held = Contents{};
   for (auto const& piece : layout.pieces) {
     auto const& shape = layout.variable_of(piece);
     held.emplace_back(elements(piece, shape));
@@ -53,8 +53,8 @@ Held scattered(Layout<> const& layout, Held const& values) {
   return held;
 }
 
-Held gathered(Layout<> const& layout, Held const& held) {
-  auto values = Held{};
+Contents gathered(Layout<> const& layout, Contents const& held) {
+  auto values = Contents{};
   for (auto const& shape : layout.variables) values.emplace_back(shape.elements());
   for (std::size_t i = 0; i < held.size(); ++i) {
     auto const& piece = layout.pieces[i];
@@ -65,8 +65,8 @@ Held gathered(Layout<> const& layout, Held const& held) {
 }
 
 /// The same, from piece to piece: only the rows of a move are ever elsewhere.
-Held moved(Layout<> const& from, Layout<> const& to, Held const& old) {
-  auto now = Held{};
+Contents moved(Layout<> const& from, Layout<> const& to, Contents const& old) {
+  auto now = Contents{};
   for (auto const& piece : to.pieces) now.emplace_back(elements(piece, to.variable_of(piece)));
   for (auto const& move : resharding_copies(from, to)) {
     auto const& shape = from.variable_of(move.part);
@@ -103,7 +103,7 @@ TEST_CASE("values move from any number of shards to any other with the same bits
       auto const old  = scattered(from, values);
       each_sharding([&](auto const& second, int) {
         auto const to = lay_out(second, shapes, 5);
-        auto now      = Held{};
+        auto now      = Contents{};
         auto direct   = true;
         try {
           now = moved(from, to, old);
