@@ -38,10 +38,10 @@ Ints drawn(Seed seed, int n) {
   return all_of(queue);
 }
 
-struct Task {
+struct Errand {
   int urgency;
   std::string name;
-  friend bool operator<(Task const& a, Task const& b) { return a.urgency < b.urgency; }
+  friend bool operator<(Errand const& a, Errand const& b) { return a.urgency < b.urgency; }
 };
 
 /// A place that refuses negative elements, and the first few takes; says how often a queue has looked at its size.
@@ -128,10 +128,10 @@ TEST_CASE("a random queue gives an order that the seed fixes, all of them with t
 }
 
 TEST_CASE("a priority queue gives the least first, equal ones in their order", "[data][queue]") {
-  auto queue = PriorityQueue<Task>{100};
+  auto queue = PriorityQueue<Errand>{100};
   for (int i = 0; i < 60; ++i) REQUIRE(queue.push({i * 7 % 3, std::to_string(i)}));
   queue.close();
-  auto last = Task{-1, "-1"};
+  auto last = Errand{-1, "-1"};
   for (int i = 0; i < 60; ++i) {
     auto const next = queue.pop();
     REQUIRE(next.has_value());
