@@ -63,7 +63,7 @@ def _compiled(ctx):
 
 compiled_library = rule(
     doc = """A cc_library with the compiled form of a library that is headers. Headers that a change leaves as they were
-    compile nothing again: a change in a body compiles its part.""",
+    compile nothing again: a change in a body compiles the parts alone.""",
     implementation = _compiled,
     attrs = {
         "copts": attr.string_list(),
