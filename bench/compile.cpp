@@ -100,7 +100,8 @@ std::string of_readme(fs::path const& root) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto compilers = std::vector<std::string>{"g++", "clang++"}, forms = std::vector<std::string>{"headers", "compiled", "precompiled"};
+  auto compilers = std::vector<std::string>{"g++", "clang++"};
+  auto forms     = std::vector<std::string>{"headers", "compiled", "precompiled"};
   auto only      = std::vector<std::string>{};
   auto levels    = std::vector<int>{0, 3};
   auto rounds    = 3;

@@ -2,20 +2,14 @@
 """Headers that a compiler reads once for many files."""
 
 load("@rules_cc//cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain")
+load("//tools:compiled.bzl", "compiler_of")
 
 def _precompiled(ctx):
     header = ctx.actions.declare_file(ctx.label.name + ".hpp")
     made = ctx.actions.declare_file(ctx.label.name + ".hpp.gch")         # clang looks for this name, too
     ctx.actions.write(header, "".join(["#include <%s>\n" % name for name in ctx.attr.includes]))
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
-    cc = find_cc_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = cc,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    cc, features = compiler_of(ctx)
     is_clang = cc.compiler == "clang"
     command = cc_common.get_memory_inefficient_command_line(
         feature_configuration = features,

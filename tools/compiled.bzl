@@ -5,6 +5,17 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain")
 
 PARTS = ["base", "data", "network", "train", "travel"]
 
+def compiler_of(ctx):
+    """The toolchain of C++ that a rule compiles with, and its configuration of features."""
+    cc = find_cc_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = cc,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    return cc, features
+
 def _found_in(folder, defines = []):
     return CcInfo(compilation_context = cc_common.create_compilation_context(
         headers = depset([folder]),
@@ -29,13 +40,7 @@ def _compiled(ctx):
 
     # Its own headers are found before those of `headers`, and what only its parts read before these.
     declared = cc_common.merge_cc_infos(cc_infos = [_found_in(include, ["CHORALE_COMPILED"]), over]).compilation_context
-    cc = find_cc_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = cc,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    cc, features = compiler_of(ctx)
     _, objects = cc_common.compile(
         actions = ctx.actions,
         feature_configuration = features,

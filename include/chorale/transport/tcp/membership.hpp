@@ -252,7 +252,8 @@ class Membership {
     m.link  = nullptr;
     watch_.end(rank);
     if (!cause_.begun() && host_.may_return(rank)) return;
-    if (apart_ && fault.fault == Fault::peer_lost) return partings_.end(rank, m.left ? std::string{has_ended} : fault.reason);
+    if (apart_ && fault.fault == Fault::peer_lost)
+      return partings_.end(rank, m.left ? std::string{has_ended} : fault.reason);
     cause_.expect_nothing_of(rank);
     if (!m.left) detect(rank, fault.fault, fault.reason);
     settle_if_complete();
