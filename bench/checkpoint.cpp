@@ -47,9 +47,9 @@ namespace {
 constexpr std::size_t tensors = 64;
 
 struct Options {
-  std::size_t mib = 1024;
-  int rounds      = 5;
-  bool json       = false;
+  std::size_t mib    = 1024;
+  int rounds         = 5;
+  bool json          = false;
   std::string folder = std::filesystem::temp_directory_path();
 };
 
@@ -91,15 +91,15 @@ double timed(std::function<void()> const& work) {
 
 /// Milliseconds of each training step until `done` is true.
 std::vector<double> steps_until(std::function<bool()> const& done) {
-  auto const scope = Cpu::Scope{Cpu::logical(1)[0]};                       // a thread: the other core is the writer's
-  static auto net = bench::SameKernels{64, 1};
+  auto const scope    = Cpu::Scope{Cpu::logical(1)[0]};  // a thread: the other core is the writer's
+  static auto net     = bench::SameKernels{64, 1};
   static auto const x = [] {
     auto values = std::vector<float>(64 * 784);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = Random{1, 0}.uniform(i);
     return values;
   }();
   static auto const labels = std::vector<int>(64, 7);
-  auto all = std::vector<double>{};
+  auto all                 = std::vector<double>{};
   while (!done()) all.push_back(1e3 * timed([&] { net.step(x.data(), labels.data()); }));
   return all;
 }
@@ -117,11 +117,14 @@ void print(std::string const& what, Options const& options, std::map<std::string
   auto const ours = bench::median(all.at("ours"));
   auto row        = bench::Row{"checkpoint/" + what};
   auto const best = std::ranges::min(all.at("ours"));
-  row.add("mib", static_cast<double>(options.mib), "%.0f").add("seconds", ours).add("best_seconds", best)
+  row.add("mib", static_cast<double>(options.mib), "%.0f")
+      .add("seconds", ours)
+      .add("best_seconds", best)
       .add("best_mib_per_s", static_cast<double>(options.mib) / best, "%.0f");
   for (auto const& [who, seconds] : all)
     if (who != "ours")
-      row.add(who + "_seconds", bench::median(seconds)).add("ratio_to_" + who, ours / bench::median(seconds), "%.2f")
+      row.add(who + "_seconds", bench::median(seconds))
+          .add("ratio_to_" + who, ours / bench::median(seconds), "%.2f")
           .add("best_ratio_to_" + who, best / std::ranges::min(seconds), "%.2f");
   row.print(options.json);
 }
@@ -142,25 +145,25 @@ void run(Options const& options) {
 
   auto model  = Model{options.mib};
   auto now    = Checkpoints{CheckpointOptions{.folder = folder / "now", .on_save_error = OnSaveError::stop}};
-  auto behind = Checkpoints{CheckpointOptions{.folder = folder / "behind", .on_save_error = OnSaveError::stop,
-                                              .saving = Saving::behind}};
+  auto behind = Checkpoints{
+      CheckpointOptions{.folder = folder / "behind", .on_save_error = OnSaveError::stop, .saving = Saving::behind}};
   bench::bare_write(folder / "source", model.bytes());
   auto save = std::map<std::string, std::vector<double>>{}, wait = save, cold = save, warm = save;
   auto during = std::vector<double>{}, without = during;
-  steps_until([left = 200]() mutable { return left-- == 0; });             // warm up
+  steps_until([left = 200]() mutable { return left-- == 0; });  // warm up
   for (int round = 0; round < options.rounds; ++round) {
     auto const number = static_cast<std::uint64_t>(round) + 1;
-    auto const bare = folder / ("bare" + std::to_string(number));
-    auto ways       = std::vector<std::pair<std::string, std::function<double()>>>{
+    auto const bare   = folder / ("bare" + std::to_string(number));
+    auto ways         = std::vector<std::pair<std::string, std::function<double()>>>{
         {"ours", [&] { return timed([&] { now.save(model.at(number)); }); }},
         {"bare", [&] { return bench::bare_write(bare, model.bytes()); }},
         {"cp", [&] { return bench::cp_and_sync(folder / "source", folder / ("copy" + std::to_string(number))); }}};
     if (torch)
       ways.push_back({"torch", [&] { return bench::torch_seconds(folder / "torch", tensors, model.each(), true); }});
     if (safetensors)
-      ways.push_back({"safetensors",
-                      [&] { return bench::safetensors_seconds(folder / "st", tensors, model.each(), true); }});
-    std::ranges::rotate(ways, ways.begin() + round % static_cast<int>(ways.size()));      // each is first at times
+      ways.push_back(
+          {"safetensors", [&] { return bench::safetensors_seconds(folder / "st", tensors, model.each(), true); }});
+    std::ranges::rotate(ways, ways.begin() + round % static_cast<int>(ways.size()));  // each is first at times
     for (auto const& [who, work] : ways) save[who].push_back(work());
     for (auto const* name : {"bare", "copy"}) std::filesystem::remove(folder / (name + std::to_string(number - 1)));
     wait["ours"].push_back(timed([&] { behind.save(model.at(number)); }));
@@ -175,25 +178,27 @@ void run(Options const& options) {
         (*load)[who].push_back(work());
       };
       read("bare", bare, [&] { return bench::bare_read(bare); });
-      read("ours", folder / "now" / checkpoint_name(number), [&] {
-        return timed([&] { model.take(now.restore().value()); });
-      });
-      if (torch) read("torch", folder / "torch", [&] {
-        return bench::torch_seconds(folder / "torch", tensors, model.each(), false);
-      });
-      if (safetensors) read("safetensors", folder / "st", [&] {
-        return bench::safetensors_seconds(folder / "st", tensors, model.each(), false);
-      });
+      read("ours", folder / "now" / checkpoint_name(number),
+           [&] { return timed([&] { model.take(now.restore().value()); }); });
+      if (torch)
+        read("torch", folder / "torch",
+             [&] { return bench::torch_seconds(folder / "torch", tensors, model.each(), false); });
+      if (safetensors)
+        read("safetensors", folder / "st",
+             [&] { return bench::safetensors_seconds(folder / "st", tensors, model.each(), false); });
     }
   }
   print("save", options, save);
   print("behind", options, wait);
   auto const mean = [](auto const& all) { return std::accumulate(all.begin(), all.end(), 0.0) / double(all.size()); };
-  bench::Row{"checkpoint/step"}.add("mib", static_cast<double>(options.mib), "%.0f")
+  bench::Row{"checkpoint/step"}
+      .add("mib", static_cast<double>(options.mib), "%.0f")
       .add("steps", static_cast<double>(during.size()), "%.0f")
-      .add("ms_during", bench::median(during)).add("ms_without", bench::median(without))
+      .add("ms_during", bench::median(during))
+      .add("ms_without", bench::median(without))
       .add("ratio", bench::median(during) / bench::median(without), "%.3f")
-      .add("ratio_of_means", mean(during) / mean(without), "%.3f").print(options.json);
+      .add("ratio_of_means", mean(during) / mean(without), "%.3f")
+      .print(options.json);
   print("load_from_disk", options, cold);
   print("load_from_memory", options, warm);
 }
@@ -204,10 +209,12 @@ int main(int argc, char** argv) try {
   auto flags   = CLI::App{"Seconds to save and to load a checkpoint, beside the disk's own speed and other writers."};
   auto options = Options{};
   flags.add_flag("--json", options.json, "one JSON object a line");
-  flags.add_option("--rounds", options.rounds, "of every way in turn")->check(CLI::PositiveNumber)
+  flags.add_option("--rounds", options.rounds, "of every way in turn")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   flags.add_option("--mib", options.mib, "size of the checkpoint")->check(CLI::Range(1, 65'536))->capture_default_str();
-  flags.add_option("--folder", options.folder, "on the disk that is measured")->check(CLI::ExistingDirectory)
+  flags.add_option("--folder", options.folder, "on the disk that is measured")
+      ->check(CLI::ExistingDirectory)
       ->capture_default_str();
   CLI11_PARSE(flags, argc, argv);
   run(options);

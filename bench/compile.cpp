@@ -22,6 +22,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -31,9 +34,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -109,8 +109,8 @@ int main(int argc, char** argv) try {
   auto json      = false;
   auto app       = CLI::App{"Seconds, memory and bytes of compilers."};
   app.add_option("--only", only, "programs")
-      ->check(CLI::IsMember({"empty", "processes", "readme", "04_multi_worker", "15_character_gpt", "16_dlrm", "21_gpt2",
-                             "torch"}));
+      ->check(CLI::IsMember(
+          {"empty", "processes", "readme", "04_multi_worker", "15_character_gpt", "16_dlrm", "21_gpt2", "torch"}));
   app.add_option("--compilers", compilers, "g++ clang++");
   app.add_option("--forms", forms, "headers compiled precompiled")
       ->check(CLI::IsMember({"headers", "compiled", "precompiled"}));
@@ -138,7 +138,7 @@ int main(int argc, char** argv) try {
     sources.emplace_back(name, work / (name + std::string{".cpp"}));
   for (auto const* const name : {"04_multi_worker", "15_character_gpt", "16_dlrm", "21_gpt2"})
     sources.emplace_back(name, here / "examples" / (name + std::string{".cpp"}));
-  auto torch = std::string{};                                              // the folder of its headers
+  auto torch = std::string{};  // the folder of its headers
   if (wanted("torch")) {
     if (bench::has_torch())
       torch = bench::output_of(bench::python() + " -c 'import os, torch; print(os.path.dirname(torch.__file__))'");
@@ -151,11 +151,12 @@ int main(int argc, char** argv) try {
                      (work / "compiled").string() + "'");
 
   auto const start = [&](std::string const& compiler, int level) {
-    return std::vector<std::string>{compiler, "-std=c++20", "-O" + std::to_string(level), "-march=x86-64-v3",
-                                    "-ffp-contract=off", "-fno-math-errno", "-w"};
+    return std::vector<std::string>{
+        compiler,          "-std=c++20", "-O" + std::to_string(level), "-march=x86-64-v3", "-ffp-contract=off",
+        "-fno-math-errno", "-w"};
   };
-  auto const declared = std::vector<std::string>{"-I" + (work / "compiled/include").string(), "-DCHORALE_COMPILED"};
-  auto const headers_of = [&](std::string const& compiler, int level) {    // both compilers look for a .gch beside it
+  auto const declared   = std::vector<std::string>{"-I" + (work / "compiled/include").string(), "-DCHORALE_COMPILED"};
+  auto const headers_of = [&](std::string const& compiler, int level) {  // both compilers look for a .gch beside it
     auto const header = work / (compiler + std::to_string(level)) / "all.hpp";
     if (!fs::exists(header)) {
       fs::create_directory(header.parent_path());
@@ -169,7 +170,7 @@ int main(int argc, char** argv) try {
     return header.string();
   };
 
-  auto all = std::map<std::string, Made>{};
+  auto all       = std::map<std::string, Made>{};
   auto const key = [](auto const& name, auto const& compiler, int level, auto const& form) {
     return "compile/" + name + "/" + compiler + "/O" + std::to_string(level) + "/" + form;
   };
@@ -207,8 +208,11 @@ int main(int argc, char** argv) try {
     auto const& made   = all.at(key(name, compiler, level, form));
     auto const seconds = bench::median(made.seconds);
     auto row           = bench::Row{key(name, compiler, level, form)};
-    row.add("user_s", seconds, "%.2f").add("peak_mb", made.peak_mb, "%.0f").add("functions", made.functions, "%.0f")
-        .add("bytes", made.bytes, "%.0f").add("longest", made.longest, "%.0f");
+    row.add("user_s", seconds, "%.2f")
+        .add("peak_mb", made.peak_mb, "%.0f")
+        .add("functions", made.functions, "%.0f")
+        .add("bytes", made.bytes, "%.0f")
+        .add("longest", made.longest, "%.0f");
     auto const beside = [&](char const* what, std::string const& other) {
       if (auto const found = all.find(other); found != all.end() && name != "torch")
         row.add(what, seconds / bench::median(found->second.seconds), "%.3f");

@@ -34,8 +34,7 @@ constexpr std::size_t rows = 1024, batches = 16;
 struct Ids : Field<int, ids_of_a_row> {};
 struct Score : Field<float, 1> {};
 
-template <int TableRows>
-struct Model : nn::Graph<Ids> {
+template <int TableRows> struct Model : nn::Graph<Ids> {
   nn::EmbeddingBag<TableRows, width> table;
   nn::Dense<64> hidden;
   nn::Dense<1> score;
@@ -49,10 +48,11 @@ double step_ms(Optimizer const& rule, Rank rank, std::vector<std::string> const&
   auto const ranks   = static_cast<int>(addresses.size());
   auto const model   = nn::compile<Model<TableRows>>(loss::MeanSquaredError{}, rule);
   auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, rank}});
-  auto live   = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, RingAllReduce{}, with_plan(TcpTransport{}, model.plan)};
-  auto copies = live.create(model, 1);
-  auto ids    = std::vector<int>(batches * rows * ids_of_a_row);
-  auto scores = std::vector<float>(rows);
+  auto live          = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, RingAllReduce{},
+                   with_plan(TcpTransport{}, model.plan)};
+  auto copies        = live.create(model, 1);
+  auto ids           = std::vector<int>(batches * rows * ids_of_a_row);
+  auto scores        = std::vector<float>(rows);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int>(Random{7, 0}.below(i, TableRows));
   for (std::size_t i = 0; i < rows; ++i) scores[i] = Random{7, 1}.uniform(i);
   auto times = std::vector<double>{};
@@ -61,11 +61,13 @@ double step_ms(Optimizer const& rule, Rank rank, std::vector<std::string> const&
     auto const whole = Rows<Ids, Score>{Span<int const>{ids}.subspan(first, rows * ids_of_a_row), scores};
     auto share       = PerReplica{std::vector{whole.part(rank, ranks)}};
     auto const start = std::chrono::steady_clock::now();
-    live.run([](auto& replica, auto& copy, auto const& batch) {
-      auto result = replica.value_and_gradient_ahead(copy, batch);
-      replica.all_reduce(result.gradients);
-      copy.optimizer.apply(copy.net.variables(), result.gradients);
-    }, copies, share);
+    live.run(
+        [](auto& replica, auto& copy, auto const& batch) {
+          auto result = replica.value_and_gradient_ahead(copy, batch);
+          replica.all_reduce(result.gradients);
+          copy.optimizer.apply(copy.net.variables(), result.gradients);
+        },
+        copies, share);
     if (step >= 0) times.push_back(1e3 * bench::seconds_since(start));
   }
   return bench::median(times);
@@ -92,14 +94,15 @@ double copied_bytes_per_second() {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto flags  = CLI::App{"Milliseconds of a training step of a table of a million rows."};
-  bool json   = false, quick = false;
-  int rounds  = 5, steps = 50, only = 0;
-  auto rule   = std::string{"sgd"};
+  auto flags = CLI::App{"Milliseconds of a training step of a table of a million rows."};
+  bool json = false, quick = false;
+  int rounds = 5, steps = 50, only = 0;
+  auto rule = std::string{"sgd"};
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_flag("--quick", quick, "a table of 1,000 rows, without the peer: to see that the program runs");
   flags.add_option("--rounds", rounds, "of every contender in turn")->check(CLI::PositiveNumber)->capture_default_str();
-  flags.add_option("--steps", steps, "of a contender in a round")->check(CLI::Range(3, 1'000'000))
+  flags.add_option("--steps", steps, "of a contender in a round")
+      ->check(CLI::Range(3, 1'000'000))
       ->capture_default_str();
   flags.add_option("--only", only, "measure so many processes, and print ms_per_step")->check(CLI::PositiveNumber);
   flags.add_option("--rule", rule, "for --only")->check(CLI::IsMember({"sgd", "adagrad"}))->capture_default_str();
@@ -107,8 +110,8 @@ int main(int argc, char** argv) try {
   if (only > 0) {
     auto const addresses = free_loopback_addresses(only);
     bench::on_processes(only, 0, bench::Cores::one_each, [&](Rank rank) {
-      auto const ms = quick ? measure<1'000>(rule, rank, addresses, steps)
-                            : measure<1'000'000>(rule, rank, addresses, steps);
+      auto const ms =
+          quick ? measure<1'000>(rule, rank, addresses, steps) : measure<1'000'000>(rule, rank, addresses, steps);
       if (rank == 0) std::printf("ms_per_step %.4f\n", ms);
       std::fflush(stdout);
       return bench::Times{ms};
@@ -133,8 +136,8 @@ int main(int argc, char** argv) try {
       auto const n = std::to_string(c.processes);
       one(name(c), "'" + bench::this_program() + "' --only " + n + " --rule " + c.rule + (quick ? " --quick" : ""));
       if (peer)
-        one("torch " + name(c), bench::python() + " '" + bench::script("embedding_peer.py") + "' " + c.rule +
-                                    " --processes " + n);
+        one("torch " + name(c),
+            bench::python() + " '" + bench::script("embedding_peer.py") + "' " + c.rule + " --processes " + n);
     }
   auto const speed = copied_bytes_per_second();
   for (auto const& c : cases) {

@@ -39,12 +39,17 @@ namespace {
 struct Case {
   std::string name;
   std::size_t threads;
-  std::string files;                                                       // whose reading is the limit, if any
+  std::string files;  // whose reading is the limit, if any
 };
 
-std::vector<Case> const cases = {{"tfrecord_4k", 1, "small"}, {"tfrecord_64k", 1, "large"}, {"jpeg", 1, ""},
-                                 {"jpeg_64", 1, ""},          {"shuffle", 1, ""},           {"batch", 1, ""},
-                                 {"chain", 1, ""},            {"chain", 2, ""}};
+std::vector<Case> const cases = {{"tfrecord_4k", 1, "small"},
+                                 {"tfrecord_64k", 1, "large"},
+                                 {"jpeg", 1, ""},
+                                 {"jpeg_64", 1, ""},
+                                 {"shuffle", 1, ""},
+                                 {"batch", 1, ""},
+                                 {"chain", 1, ""},
+                                 {"chain", 2, ""}};
 
 /// Who is measured, by a command that prints records_per_s.
 struct Contender {
@@ -62,9 +67,7 @@ bool imports(std::string const& interpreter, std::string const& packages) {
   try {
     bench::output_of("'" + interpreter + "' -c 'import " + packages + "'");
     return true;
-  } catch (std::runtime_error const&) {
-    return false;
-  }
+  } catch (std::runtime_error const&) { return false; }
 }
 
 std::vector<Peer> peers_here() {
@@ -78,7 +81,7 @@ std::vector<Peer> peers_here() {
     auto const has = [&](std::string const& packages) {
       return std::ranges::find_if(interpreters, [&](auto const& one) { return imports(one, packages); });
     };
-    auto at = has(peer.package + ", PIL");                                 // one that can decode, where there is one
+    auto at = has(peer.package + ", PIL");  // one that can decode, where there is one
     if (at == interpreters.end()) at = has(peer.package + ", numpy");
     if (at == interpreters.end())
       std::fprintf(stderr, "SKIPPED: %s: no python package %s\n         Try: CHORALE_PYTHON=interpreter\n",
@@ -120,7 +123,7 @@ void print(Case const& what, std::vector<Contender> const& all, bool json) {
       continue;
     }
     row.add(all[i].name, rate, "%.0f");
-    if (!what.files.empty() && all[i].name == "DataLoader") continue;      // it does less
+    if (!what.files.empty() && all[i].name == "DataLoader") continue;  // it does less
     if (best == nullptr || rate > best->median()) best = &all[i];
   }
   if (best != nullptr) row.add("ratio", ours / best->median(), "%.2f").add("ratio_to_reach", 2, "%.0f");
@@ -155,8 +158,7 @@ void report(int rounds, bool json, bool quick, std::string const& only) {
     if (!only.empty() && only != what.name) continue;
     auto all = contenders(what, folder.path, peers);
     for (int round = 0; round < rounds; ++round)
-      for (auto& one : all)
-        one.rates.push_back(bench::number_after(bench::output_of(one.command), "records_per_s"));
+      for (auto& one : all) one.rates.push_back(bench::number_after(bench::output_of(one.command), "records_per_s"));
     print(what, all, json);
   }
   if (only.empty() || only == "prefetch") print_prefetch(rounds, json);
@@ -168,7 +170,7 @@ int main(int argc, char** argv) try {
   auto flags   = CLI::App{"How many rows a second the input pipeline gives, beside tf.data and DataLoader."};
   auto rounds  = 3;
   auto threads = std::size_t{1};
-  auto json    = false, quick = false;
+  auto json = false, quick = false;
   auto measure = std::string{}, only = std::string{}, folder = std::string{};
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_flag("--quick", quick, "a 64th part of the records: no rate to compare");

@@ -58,15 +58,15 @@ struct Images {
 
 /// One replica in this process, the others elsewhere.
 struct OneHere {
-  using device    = Cpu;
-  using placement = placement::Mirrored;
+  using device                             = Cpu;
+  using placement                          = placement::Mirrored;
   static constexpr bool reduces_every_step = true;
 
   Rank rank;
   int all;
 
-  int              num_replicas() const { return all; }
-  Group            group() const { return Group{all, {rank}}; }
+  int num_replicas() const { return all; }
+  Group group() const { return Group{all, {rank}}; }
   std::vector<Cpu> local_devices() const { return Cpu::logical(1); }
   void update(auto& replica, auto& model, Gradients& gradients) const {
     replica.all_reduce(gradients);
@@ -76,13 +76,12 @@ struct OneHere {
 
 /// What one process has seen and has in the end.
 struct Seen {
-  bench::Times us;                                         // a step, of each block
+  bench::Times us;  // a step, of each block
   ReduceStatistics traffic;
   std::vector<float> values;
 };
 
-template <class R>
-Seen steps_of(Rank rank, int of, TcpTransport const& transport, std::size_t rows, int timed) {
+template <class R> Seen steps_of(Rank rank, int of, TcpTransport const& transport, std::size_t rows, int timed) {
   auto live         = Live{OneHere{rank, of}, R{}, transport};
   auto copies       = live.create(bench::libtorch_model(), 1);
   auto const images = Images{rows * static_cast<std::size_t>(of)};
@@ -91,11 +90,13 @@ Seen steps_of(Rank rank, int of, TcpTransport const& transport, std::size_t rows
   for (int b = -warm_up; b < timed; ++b) {
     auto const start = std::chrono::steady_clock::now();
     for (int step = 0; step < block; ++step)
-      live.run([](auto& replica, auto& copy, Batch const& batch) {
-        auto result = replica.value_and_gradient_ahead(copy, batch);
-        replica.all_reduce(result.gradients);
-        copy.optimizer.apply(copy.net.variables(), result.gradients);
-      }, copies, share);
+      live.run(
+          [](auto& replica, auto& copy, Batch const& batch) {
+            auto result = replica.value_and_gradient_ahead(copy, batch);
+            replica.all_reduce(result.gradients);
+            copy.optimizer.apply(copy.net.variables(), result.gradients);
+          },
+          copies, share);
     if (b >= 0) seen.us.push_back(bench::seconds_since(start) * 1e6 / block);
   }
   seen.traffic    = live.local_replica(0).traffic();
@@ -104,8 +105,7 @@ Seen steps_of(Rank rank, int of, TcpTransport const& transport, std::size_t rows
   return seen;
 }
 
-template <class R>
-void measure(std::size_t rows) {
+template <class R> void measure(std::size_t rows) {
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(ranks)};
   auto const shared    = bench::SharedBytes{2 * sizeof(double)};
   auto* const bytes    = shared.as<double>();
@@ -152,8 +152,7 @@ bool has_peer() {
   auto text = std::string{};
   try {
     text = bench::output_of(bench::python() + " -c 'import torch; print(\"torch\", torch.__version__)'");
-  } catch (std::exception const&) {
-  }
+  } catch (std::exception const&) {}
   if (text.find("torch " + version()) != std::string::npos) return true;
   std::fprintf(stderr, "SKIPPED: DistributedDataParallel: %s has no torch %s. Try: CHORALE_PYTHON=interpreter\n",
                bench::python().c_str(), version().c_str());
@@ -173,15 +172,15 @@ void report(bool json, int rounds, std::vector<int> const& all_rows) {
       for (auto const& way : ways) {
         auto const of   = " --rows " + std::to_string(rows);
         auto const peer = way.starts_with("ddp_");
-        auto const text = bench::output_of(
-            peer ? bench::python() + " '" + bench::script("libtorch_peer.py") + "' " + way.substr(4) + of
-                 : "'" + bench::this_program() + "' --only " + way + of);
+        auto const text = bench::output_of(peer ? bench::python() + " '" + bench::script("libtorch_peer.py") + "' " +
+                                                      way.substr(4) + of
+                                                : "'" + bench::this_program() + "' --only " + way + of);
         ms[way].push_back(bench::number_after(text, "ms_per_step"));
         if (!peer) early[way].push_back(bench::number_after(text, "left_early"));
       }
     for (auto const& way : ways) {
       auto const median = bench::median(ms[way]);
-      auto row = bench::Row{"libtorch/" + way};
+      auto row          = bench::Row{"libtorch/" + way};
       row.add("libtorch", version()).add("rows", rows, "%.0f").add("ms_per_step", median);
       row.add("images_per_s", ranks * rows / median * 1e3, "%.0f");
       if (early.contains(way)) row.add("left_early", bench::median(early[way]), "%.3f");
@@ -194,8 +193,9 @@ void report(bool json, int rounds, std::vector<int> const& all_rows) {
   auto row           = bench::Row{"libtorch/two_processes_and_one"};
   row.add("libtorch", version()).add("parameters", static_cast<double>(plan.parameters), "%.0f");
   row.add("buckets", static_cast<double>(plan.buckets), "%.0f").add("steps", block * (warm_up + 2), "%.0f");
-  row.add("largest_difference", bench::number_after(bench::output_of("'" + bench::this_program() +
-                                                                     "' --only difference --rows 16"), "difference"));
+  row.add("largest_difference",
+          bench::number_after(bench::output_of("'" + bench::this_program() + "' --only difference --rows 16"),
+                              "difference"));
   row.add("to_reach", 1e-5, "%.0e").print(json);
 }
 
@@ -227,8 +227,10 @@ int main(int argc, char** argv) try {
 #else
 
 int main(int, char**) {
-  std::fputs("SKIPPED: libtorch: it was absent when this was built. Try: apt-get install libtorch-dev, or "
-             "CHORALE_LIBTORCH=FOLDER\n", stderr);
+  std::fputs(
+      "SKIPPED: libtorch: it was absent when this was built. Try: apt-get install libtorch-dev, or "
+      "CHORALE_LIBTORCH=FOLDER\n",
+      stderr);
   return 0;
 }
 

@@ -58,8 +58,7 @@ struct Divided {
 };
 
 /// The median of a step's milliseconds, after three; of fewer steps after one.
-template <class Step>
-double median_ms(int steps, Step&& step) {
+template <class Step> double median_ms(int steps, Step&& step) {
   auto times = std::vector<double>{};
   for (int i = steps < 3 ? -1 : -3; i < steps; ++i) {
     auto const start = std::chrono::steady_clock::now();
@@ -70,24 +69,24 @@ double median_ms(int steps, Step&& step) {
 }
 
 /// A model over one batch, of which each replica has a share: part(replica, replicas).
-template <class Model, class Part>
-double step_ms(Model const& model, Divided split, int steps, Part&& part) {
+template <class Model, class Part> double step_ms(Model const& model, Divided split, int steps, Part&& part) {
   auto live   = Live{MirroredStrategy{split.devices()}, DirectAllReduce{}, LocalTransport{}};
   auto copies = live.create(model, 1);
   auto shares = std::vector<decltype(part(0, 1))>{};
   for (int i = 0; i < split.replicas; ++i) shares.push_back(part(i, split.replicas));
   auto batch = PerReplica{std::move(shares)};
   return median_ms(steps, [&] {
-    live.run([&](auto& replica, auto& copy, auto const& rows) {
-      auto result = replica.value_and_gradient_ahead(copy, rows);
-      live.update(replica, copy, result.gradients);
-    }, copies, batch);
+    live.run(
+        [&](auto& replica, auto& copy, auto const& rows) {
+          auto result = replica.value_and_gradient_ahead(copy, rows);
+          live.update(replica, copy, result.gradients);
+        },
+        copies, batch);
   });
 }
 
 /// Milliseconds of a step of a network that learns the next of 64 words, or characters.
-template <class Net, int words>
-double words_ms(Divided split, int steps) {
+template <class Net, int words> double words_ms(Divided split, int steps) {
   using namespace bench::models;
   auto const text = ids(Net::batch * 64, words, 0), next = ids(Net::batch * 64, words, 1);
   return step_ms(Net::model(), split, words > 1'000 ? std::max(1, steps / 10) : steps,
@@ -104,51 +103,52 @@ double tickets_ms(Divided split, int steps) {
   });
 }
 
-template <int Smaller>
-double dlrm_ms(Divided split, int steps) {
+template <int Smaller> double dlrm_ms(Divided split, int steps) {
   using namespace bench::models;
   using Net          = Dlrm<Smaller>;
   auto const bags    = std::array{Net::bag(0), Net::bag(1), Net::bag(2), Net::bag(3), Net::bag(4), Net::bag(5)};
   auto const numbers = uniform(Net::batch * 13, 8);
   auto const clicked = column<float>(Net::batch, [](auto i) { return i % 2; });
   return step_ms(Net::model(), split, steps, [&](int i, int n) {
-    return Rows<Numbers, Bag<0>, Bag<1>, Bag<2>, Bag<3>, Bag<4>, Bag<5>, Clicked>{
-        numbers, bags[0], bags[1], bags[2], bags[3], bags[4], bags[5], clicked}.part(i, n);
+    return Rows<Numbers, Bag<0>, Bag<1>, Bag<2>, Bag<3>, Bag<4>, Bag<5>, Clicked>{numbers, bags[0], bags[1], bags[2],
+                                                                                  bags[3], bags[4], bags[5], clicked}
+        .part(i, n);
   });
 }
 
 double gan_ms(Divided split, int steps) {
   using namespace bench::models;
-  constexpr auto n   = Gan::batch;
-  auto const rule    = optim::Adam{.learning_rate = 2e-4F, .beta_1 = 0.5F};
-  auto const noise   = uniform(n * 100, 0), picture = uniform(n * 784, 1);
-  auto const batch   = Rows<Noise, Picture>{noise, picture};
-  auto live          = Live{MirroredStrategy{split.devices()}, DirectAllReduce{}, LocalTransport{}};
-  auto generators    = live.create(nn::compile<Generator>(loss::Given{}, rule), 1);
-  auto critics       = live.create(nn::compile<Critic>(loss::BinaryCrossEntropy{}, rule), 2);
-  auto shares        = std::vector<Rows<Noise, Picture>>{};
+  constexpr auto n = Gan::batch;
+  auto const rule  = optim::Adam{.learning_rate = 2e-4F, .beta_1 = 0.5F};
+  auto const noise = uniform(n * 100, 0), picture = uniform(n * 784, 1);
+  auto const batch = Rows<Noise, Picture>{noise, picture};
+  auto live        = Live{MirroredStrategy{split.devices()}, DirectAllReduce{}, LocalTransport{}};
+  auto generators  = live.create(nn::compile<Generator>(loss::Given{}, rule), 1);
+  auto critics     = live.create(nn::compile<Critic>(loss::BinaryCrossEntropy{}, rule), 2);
+  auto shares      = std::vector<Rows<Noise, Picture>>{};
   for (int i = 0; i < split.replicas; ++i) shares.push_back(batch.part(i, split.replicas));
   auto all = PerReplica{std::move(shares)};
   return median_ms(steps, [&] {
-    live.run([&](auto& replica, auto& generator, auto& critic, auto const& rows) {
-      auto const learn = [&](auto& model, auto const& of_model) {
-        auto result = replica.value_and_gradient(model, of_model);
-        live.update(replica, model, result.gradients);
-      };
-      auto const fakes = generator.outputs(rows);
-      auto pictures    = std::vector<float>(rows[Picture{}].begin(), rows[Picture{}].end());
-      pictures.insert(pictures.end(), fakes.begin(), fakes.end());
-      auto is_real = std::vector<float>(rows.rows, 1.0F);
-      is_real.resize(2 * rows.rows, 0.0F);
-      learn(critic, Rows<Picture, IsReal>{pictures, is_real});
-      auto const ones = std::vector<float>(rows.rows, 1.0F);
-      learn(generator, Rows<Picture>{critic.gradient_by(Picture{}, Rows<Picture, IsReal>{fakes, ones})});
-    }, generators, critics, all);
+    live.run(
+        [&](auto& replica, auto& generator, auto& critic, auto const& rows) {
+          auto const learn = [&](auto& model, auto const& of_model) {
+            auto result = replica.value_and_gradient(model, of_model);
+            live.update(replica, model, result.gradients);
+          };
+          auto const fakes = generator.outputs(rows);
+          auto pictures    = std::vector<float>(rows[Picture{}].begin(), rows[Picture{}].end());
+          pictures.insert(pictures.end(), fakes.begin(), fakes.end());
+          auto is_real = std::vector<float>(rows.rows, 1.0F);
+          is_real.resize(2 * rows.rows, 0.0F);
+          learn(critic, Rows<Picture, IsReal>{pictures, is_real});
+          auto const ones = std::vector<float>(rows.rows, 1.0F);
+          learn(generator, Rows<Picture>{critic.gradient_by(Picture{}, Rows<Picture, IsReal>{fakes, ones})});
+        },
+        generators, critics, all);
   });
 }
 
-template <bool Small>
-double resnet_ms(Divided split, int steps) {
+template <bool Small> double resnet_ms(Divided split, int steps) {
   using Net = bench::models::ResNet<Small>;
   return step_ms(Net::model(), split, steps, [net = Net{}](int i, int n) { return net.part(i, n); });
 }
@@ -174,13 +174,16 @@ std::vector<Case> cases(bool quick) {
   auto const of = [](std::string name, auto const& net, double (*ms)(Divided, int)) {
     return Case{std::move(name), net.batch, net.work, ms};
   };
-  return {of("lenet", LeNet{}, [](Divided split, int steps) {
-            return step_ms(LeNet::model(), split, steps, [net = LeNet{}](int i, int n) { return net.part(i, n); });
-          }),
-          of("character_gpt", CharacterGpt{}, words_ms<CharacterGpt, 65>), of("tickets", Tickets{}, tickets_ms),
+  return {of("lenet", LeNet{},
+             [](Divided split, int steps) {
+               return step_ms(LeNet::model(), split, steps, [net = LeNet{}](int i, int n) { return net.part(i, n); });
+             }),
+          of("character_gpt", CharacterGpt{}, words_ms<CharacterGpt, 65>),
+          of("tickets", Tickets{}, tickets_ms),
           quick ? of("dlrm", Dlrm<10>{}, dlrm_ms<10>) : of("dlrm", Dlrm<1>{}, dlrm_ms<1>),
           quick ? of("resnet", ResNet<true>{}, resnet_ms<true>) : of("resnet", ResNet<false>{}, resnet_ms<false>),
-          of("gan", Gan{}, gan_ms), of("gpt2", Gpt2<Gpt2Block>{}, words_ms<Gpt2<Gpt2Block>, 50'257>),
+          of("gan", Gan{}, gan_ms),
+          of("gpt2", Gpt2<Gpt2Block>{}, words_ms<Gpt2<Gpt2Block>, 50'257>),
           of("gpt2_recompute", Gpt2<nn::Recompute<Gpt2Block>>{}, words_ms<Gpt2<nn::Recompute<Gpt2Block>>, 50'257>)};
 }
 
@@ -192,7 +195,7 @@ struct Machine {
 
 Machine measure_machine(int threads, bool quick) {
   auto const n     = std::size_t{quick ? 256U : 2048U};
-  auto const large = std::size_t{quick ? 1U : 24U} << 20;                  // numbers
+  auto const large = std::size_t{quick ? 1U : 24U} << 20;  // numbers
   auto of_threads  = std::vector<Machine>(static_cast<std::size_t>(threads));
   auto all         = std::vector<std::thread>{};
   for (std::size_t t = 0; t < of_threads.size(); ++t)
@@ -208,12 +211,10 @@ Machine measure_machine(int threads, bool quick) {
         }
         return least;
       };
-      of_threads[t].products = static_cast<double>(n * n * n) / best([&] {
-        cpu::matmul(n, n, n, {a.data(), n}, {b.data(), n}, {c.data(), n});
-      });
-      of_threads[t].bytes = 2.0 * static_cast<double>(large) * sizeof(float) / best([&] {
-        std::memcpy(to.data(), from.data(), large * sizeof(float));
-      });
+      of_threads[t].products = static_cast<double>(n * n * n) /
+                               best([&] { cpu::matmul(n, n, n, {a.data(), n}, {b.data(), n}, {c.data(), n}); });
+      of_threads[t].bytes = 2.0 * static_cast<double>(large) * sizeof(float) /
+                            best([&] { std::memcpy(to.data(), from.data(), large * sizeof(float)); });
     });
   for (auto& one : all) one.join();
   auto sum = Machine{0, 0};
@@ -231,7 +232,7 @@ struct Options {
 void report(Case const& one, int threads, Machine const& machine, Options const& o) {
   auto const splits = threads == 1 ? std::vector{1} : std::vector{1, threads};
   auto peers        = o.quick ? nullptr : std::make_unique<bench::ModelPeers>(one.name, one.batch, threads);
-  auto ms           = std::vector<std::vector<double>>(splits.size()), memory = ms;
+  auto ms = std::vector<std::vector<double>>(splits.size()), memory = ms;
   for (int round = 0; round < o.rounds; ++round) {
     for (std::size_t i = 0; i < splits.size(); ++i) {
       auto const said = bench::output_of("'" + bench::this_program() + "' --only " + one.name + " --threads " +
@@ -246,16 +247,25 @@ void report(Case const& one, int threads, Machine const& machine, Options const&
   for (std::size_t i = 0; i < splits.size(); ++i) {
     auto const ours = bench::median(ms[i]);
     auto const row  = [&] {
-      return bench::Row{(o.quick ? "models_quick/" : "models/") + one.name}.add("model", one.name)
-          .add("batch", static_cast<double>(one.batch), "%.0f").add("threads", threads, "%.0f")
-          .add("replicas", splits[i], "%.0f").add("ms", ours).add("percent_of_floor", 100 * floor / ours, "%.1f")
-          .add("megabytes", bench::median(memory[i]), "%.0f").add_to_json("onednn", onednn::version());
+      return bench::Row{(o.quick ? "models_quick/" : "models/") + one.name}
+          .add("model", one.name)
+          .add("batch", static_cast<double>(one.batch), "%.0f")
+          .add("threads", threads, "%.0f")
+          .add("replicas", splits[i], "%.0f")
+          .add("ms", ours)
+          .add("percent_of_floor", 100 * floor / ours, "%.1f")
+          .add("megabytes", bench::median(memory[i]), "%.0f")
+          .add_to_json("onednn", onednn::version());
     };
     if (peers == nullptr || peers->ms().empty()) row().print(o.json);
     else
       for (auto const& [name, theirs] : peers->ms())
-        row().add("peer", name).add("peer_ms", bench::median(theirs)).add("ratio", bench::median(theirs) / ours, "%.2f")
-            .add("peer_megabytes", peers->megabytes().at(name), "%.0f").print(o.json);
+        row()
+            .add("peer", name)
+            .add("peer_ms", bench::median(theirs))
+            .add("ratio", bench::median(theirs) / ours, "%.2f")
+            .add("peer_megabytes", peers->megabytes().at(name), "%.0f")
+            .print(o.json);
   }
 }
 
@@ -268,7 +278,8 @@ int main(int argc, char** argv) try {
   auto split = Divided{};
   flags.add_flag("--json", o.json, "one JSON object a line");
   flags.add_flag("--quick", o.quick, "small tables, without peers: to see that the program runs");
-  flags.add_option("--rounds", o.rounds, "of every contender in turn")->check(CLI::PositiveNumber)
+  flags.add_option("--rounds", o.rounds, "of every contender in turn")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   flags.add_option("--steps", o.steps, "of a contender in a round")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--threads", o.threads, "numbers of threads; without it 1, and as many as there are cores")
@@ -279,7 +290,7 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(1, Cpu{}.threads()));
   CLI11_PARSE(flags, argc, argv);
   if (o.threads.empty()) o.threads = Cpu{}.threads() == 1 ? std::vector{1} : std::vector{1, Cpu{}.threads()};
-  auto const all = cases(o.quick);
+  auto const all    = cases(o.quick);
   auto const called = [&](std::string const& name) {
     auto const it = std::ranges::find(all, name, &Case::name);
     if (it != all.end()) return *it;
@@ -296,7 +307,7 @@ int main(int argc, char** argv) try {
   auto chosen = std::vector<Case>{};
   for (auto const& name : o.models) chosen.push_back(called(name));
   for (auto const& one : all)
-    if (o.models.empty() && !(o.quick && one.name.starts_with("gpt2"))) chosen.push_back(one);     // 2.5 GB
+    if (o.models.empty() && !(o.quick && one.name.starts_with("gpt2"))) chosen.push_back(one);  // 2.5 GB
   if (!o.json)
     std::printf("%s; %s; %d rounds in turn, medians\n", bench::machine().c_str(), onednn::version().c_str(), o.rounds);
   for (auto const threads : o.threads) {

@@ -50,8 +50,7 @@ double peak_mib() {
   return 0;
 }
 
-template <class Transport>
-void carry(int replicas, int steps, Transport const& transport) {
+template <class Transport> void carry(int replicas, int steps, Transport const& transport) {
   auto const begin = std::chrono::steady_clock::now();
   auto live        = Live{MirroredStrategy{Cpu::logical(replicas)}, TreeAllReduce{}, transport};
   auto copies      = live.create(nn::compile<Few>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.01F}), 1);
@@ -59,10 +58,12 @@ void carry(int replicas, int steps, Transport const& transport) {
   auto const y     = std::vector<int>(static_cast<std::size_t>(replicas), 1);
   auto const rows  = Batch{.x = x, .y = y, .rows = static_cast<std::size_t>(replicas)};
   auto const one   = [&] {
-    live.run([&](auto& replica, auto& copy) {
-      auto [loss, gradients] = replica.value_and_gradient(copy, rows.part(replica.id(), replicas));
-      live.update(replica, copy, gradients);
-    }, copies);
+    live.run(
+        [&](auto& replica, auto& copy) {
+          auto [loss, gradients] = replica.value_and_gradient(copy, rows.part(replica.id(), replicas));
+          live.update(replica, copy, gradients);
+        },
+        copies);
   };
   one();
   auto const ready = bench::seconds_since(begin);
@@ -88,7 +89,8 @@ int main(int argc, char** argv) try {
   flags.add_option("--replicas", replicas, "numbers to try, ascending")->check(CLI::PositiveNumber);
   flags.add_option("--over", over, "transports")->check(CLI::IsMember({"memory", "tcp"}));
   flags.add_option("--steps", steps, "that are timed")->check(CLI::PositiveNumber)->capture_default_str();
-  flags.add_option("--only", only, "measure one number over the first transport and print it")->check(CLI::PositiveNumber);
+  flags.add_option("--only", only, "measure one number over the first transport and print it")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(flags, argc, argv);
   if (only > 0) {
     if (over[0] == "memory") carry(only, steps, LocalTransport{});

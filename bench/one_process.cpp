@@ -14,14 +14,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <iostream>
 #include <map>
-#include <sched.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 using namespace chorale;
 
@@ -32,12 +32,11 @@ struct LeNet : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU,
 
 constexpr int digits = 6'400;
 
-template <class Strategy>
-double images_per_s(Strategy const& strategy, int epochs) {
+template <class Strategy> double images_per_s(Strategy const& strategy, int epochs) {
   auto const train = data::digits(digits, 1).map(data::scale).cache().shuffle(10'000, 1).batch(64).prefetch(2);
-  auto trainer     = Trainer{nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                         strategy, DirectAllReduce{}, LocalTransport{}, 1};
-  trainer.fit(train, {.epochs = 2, .show = Show::nothing});                // fills the cache, makes the kernels
+  auto trainer = Trainer{nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}), strategy,
+                         DirectAllReduce{}, LocalTransport{}, 1};
+  trainer.fit(train, {.epochs = 2, .show = Show::nothing});  // fills the cache, makes the kernels
   auto const start = std::chrono::steady_clock::now();
   trainer.fit(train, {.epochs = epochs, .show = Show::nothing});
   return digits * epochs / bench::seconds_since(start);
@@ -55,7 +54,7 @@ class BusyCore {
   explicit BusyCore(bool pinned) : child_{fork()} {
     if (child_ < 0) throw std::runtime_error{"chorale: cannot start a process that keeps a core busy"};
     if (child_ > 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);                                      // also when this program is killed
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // also when this program is killed
     auto first = cpu_set_t{};
     CPU_SET(static_cast<std::size_t>(Cpu{}.cores().front()), &first);
     if (pinned) sched_setaffinity(0, sizeof first, &first);
@@ -88,8 +87,11 @@ void print(Runs& runs, Runs& alone, std::string const& beside, bool json) {
   for (auto const& [who, speeds] : runs) {
     auto const [least, most] = std::minmax_element(speeds.begin(), speeds.end());
     auto row                 = bench::Row{"one_process/" + who};
-    row.add("beside", beside).add("runs", static_cast<double>(speeds.size()), "%.0f").add("min", *least, "%.0f")
-        .add("median", bench::median(speeds), "%.0f").add("max", *most, "%.0f")
+    row.add("beside", beside)
+        .add("runs", static_cast<double>(speeds.size()), "%.0f")
+        .add("min", *least, "%.0f")
+        .add("median", bench::median(speeds), "%.0f")
+        .add("max", *most, "%.0f")
         .add("min_of_max", *least / *most, "%.3f");
     auto const ratio = [&](std::vector<double> const& to) { return bench::median(speeds) / bench::median(to); };
     if (&runs != &alone) row.add("of_alone", ratio(alone[who]), "%.3f").add("to_reach", 0.45);
@@ -108,7 +110,8 @@ int main(int argc, char** argv) try {
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_option("--runs", runs, "of each, alone")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--busy-runs", busy_runs, "of each, beside a busy core; 0: none")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   flags.add_option("--epochs", epochs, "that are timed in a run")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--only", only, "measure one and print images_per_s")->check(CLI::IsMember({"threads", "replicas"}));
   CLI11_PARSE(flags, argc, argv);

@@ -41,50 +41,50 @@ enum class Way { compute, after, during };
 
 /// One replica in this process, the others elsewhere.
 struct OneHere {
-  using device    = Cpu;
-  using placement = placement::Mirrored;
+  using device                             = Cpu;
+  using placement                          = placement::Mirrored;
   static constexpr bool reduces_every_step = true;
 
   Rank rank;
 
-  int              num_replicas() const { return ranks; }
-  Group            group() const { return Group{ranks, {rank}}; }
-  std::vector<Cpu> local_devices() const { return Cpu::logical(1); }       // on the core that the process was given
+  int num_replicas() const { return ranks; }
+  Group group() const { return Group{ranks, {rank}}; }
+  std::vector<Cpu> local_devices() const { return Cpu::logical(1); }  // on the core that the process was given
   void update(auto& replica, auto& model, Gradients& gradients) const {
     replica.all_reduce(gradients);
     model.optimizer.apply(model.net.variables(), gradients);
   }
 };
 
-template <class Net, class R>
-bench::Times steps_of(Rank rank, TcpTransport const& transport, Way way, int blocks) {
+template <class Net, class R> bench::Times steps_of(Rank rank, TcpTransport const& transport, Way way, int blocks) {
   auto live   = Live{OneHere{rank}, R{}, transport};
   auto copies = live.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}), 1);
   auto x      = std::vector<float>(rows * 784);
   auto y      = std::vector<int>(rows);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{1, static_cast<std::uint64_t>(rank)}.uniform(i);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int>(i % 10);
-  auto share  = PerReplica{std::vector{Batch{.x = x, .y = y, .rows = rows}}};
-  auto times  = bench::Times{};
-  for (int b = -3; b < blocks; ++b) {                                      // three blocks of warm-up
+  auto share = PerReplica{std::vector{Batch{.x = x, .y = y, .rows = rows}}};
+  auto times = bench::Times{};
+  for (int b = -3; b < blocks; ++b) {  // three blocks of warm-up
     auto const start = std::chrono::steady_clock::now();
     for (int step = 0; step < block; ++step)
-      live.run([&](auto& replica, auto& copy, Batch const& batch) {
-        auto result = way == Way::during ? replica.value_and_gradient_ahead(copy, batch)
-                                         : replica.value_and_gradient(copy, batch);
-        if (way != Way::compute) replica.all_reduce(result.gradients);
-        copy.optimizer.apply(copy.net.variables(), result.gradients);
-      }, copies, share);
+      live.run(
+          [&](auto& replica, auto& copy, Batch const& batch) {
+            auto result = way == Way::during ? replica.value_and_gradient_ahead(copy, batch)
+                                             : replica.value_and_gradient(copy, batch);
+            if (way != Way::compute) replica.all_reduce(result.gradients);
+            copy.optimizer.apply(copy.net.variables(), result.gradients);
+          },
+          copies, share);
     auto const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (b >= 0) times.push_back(seconds * 1e6 / block);
   }
   return times;
 }
 
-template <class Net>
-double measure(std::string const& way, bool quick) {
+template <class Net> double measure(std::string const& way, bool quick) {
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(ranks)};
-  auto const size      = std::size_t{quick ? 64U : 1U} << 20;              // as many blocks as for this many bytes
+  auto const size      = std::size_t{quick ? 64U : 1U} << 20;  // as many blocks as for this many bytes
   return bench::on_processes(ranks, size, bench::Cores::one_each, [&](Rank rank) {
     auto const blocks = bench::Repeats{size}.blocks;
     if (way == "compute") return steps_of<Net, RingAllReduce>(rank, transport, Way::compute, blocks);
@@ -101,9 +101,9 @@ double measure(std::string const& model, std::string const& way, bool quick) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto app    = CLI::App{"Step time with and without sending gradients during backward, two processes over TCP."};
-  bool json   = false, quick = false;
-  int  rounds = 5;
+  auto app  = CLI::App{"Step time with and without sending gradients during backward, two processes over TCP."};
+  bool json = false, quick = false;
+  int rounds = 5;
   std::string only, only_model = "cnn";
   auto const ways = std::vector<std::string>{"compute", "after", "during", "own_thread"};
   app.add_flag("--json", json, "one JSON object a line");

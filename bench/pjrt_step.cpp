@@ -47,7 +47,7 @@ struct Options {
 void measure(Options const& o, std::string const& name, auto& copy, auto const& batch,
              std::optional<bench::Asked>& peer) {
   auto ours = std::vector<double>{}, theirs = std::vector<double>{};
-  step_ms(copy, batch, 3);                                                 // compiles
+  step_ms(copy, batch, 3);  // compiles
   for (int round = 0; round < o.rounds; ++round) {
     ours.push_back(step_ms(copy, batch, o.steps));
     if (!peer) continue;
@@ -79,9 +79,7 @@ int main(int argc, char** argv) try {
   auto peer         = std::optional<bench::Asked>{};
   try {
     peer.emplace(bench::python() + " '" + bench::script("pjrt_peer.py") + "' '" + path + "'");
-  } catch (std::exception const& error) {
-    std::fprintf(stderr, "SKIPPED: JAX: %s\n", error.what());
-  }
+  } catch (std::exception const& error) { std::fprintf(stderr, "SKIPPED: JAX: %s\n", error.what()); }
   if (!o.json)
     std::printf("%s; %s; %d rounds in turn, medians\n", bench::machine().c_str(),
                 peer ? peer->ready().c_str() : "without JAX", o.rounds);
@@ -92,7 +90,7 @@ int main(int argc, char** argv) try {
   measure(o, "lenet", lenet, digits.part(0, 1), peer);
 
   auto const text = ids(CharacterGpt::batch * Text::size, 65, 0), next = ids(text.size(), 65, 1);
-  auto gpt        = nn::compile<CharacterGpt>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 1);
+  auto gpt = nn::compile<CharacterGpt>(loss::SparseCrossEntropy{}, optim::Adam{}).instantiate(device, 1);
   measure(o, "gpt", gpt, Rows<Text, Next>{Span<int const>{text}, Span<int const>{next}}, peer);
   return 0;
 } catch (std::exception const& error) {

@@ -26,28 +26,26 @@ using namespace chorale;
 namespace {
 
 struct Mlp : nn::Sequential<nn::Input<784>, nn::Dense<4096>, nn::ReLU, nn::Dense<4096>, nn::ReLU, nn::Dense<10>> {
-  static constexpr auto name       = "mlp";
-  static constexpr int rows        = 256;
-  static constexpr double work     = 784. * 4096 * 2 + 4096. * 4096 * 3 + 4096. * 10 * 3;   // multiplications of a row
+  static constexpr auto name   = "mlp";
+  static constexpr int rows    = 256;
+  static constexpr double work = 784. * 4096 * 2 + 4096. * 4096 * 3 + 4096. * 10 * 3;  // multiplications of a row
 };
 struct Convolutions
     : nn::Sequential<nn::Input<32, 32, 64>, nn::Conv2D<64, 3, nn::Same>, nn::ReLU,
                      nn::Conv2D<128, 3, nn::Same, nn::Stride<2>>, nn::ReLU, nn::Conv2D<128, 3, nn::Same>, nn::ReLU,
                      nn::MaxPool2D<2>, nn::Flatten, nn::Dense<10>> {
-  static constexpr auto name       = "convolutions";
-  static constexpr int rows        = 64;
-  static constexpr double work     = 1024. * 576 * 64 * 2 + 256. * 576 * 128 * 3 + 256. * 1152 * 128 * 3;
+  static constexpr auto name   = "convolutions";
+  static constexpr int rows    = 64;
+  static constexpr double work = 1024. * 576 * 64 * 2 + 256. * 576 * 128 * 3 + 256. * 1152 * 128 * 3;
 };
 
 /// The median of a step's milliseconds, after three.
-template <class Net>
-double step_ms(int steps) {
+template <class Net> double step_ms(int steps) {
   auto const device = Cpu{};
   auto const scope  = Cpu::Scope{device};
-  auto model        = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.01F})
-                   .instantiate(device, 1);
-  auto x = std::vector<float>(Net::rows * Net::input::size);
-  auto y = std::vector<int>(Net::rows);
+  auto model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.01F}).instantiate(device, 1);
+  auto x     = std::vector<float>(Net::rows * Net::input::size);
+  auto y     = std::vector<int>(Net::rows);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{1, 0}.uniform(i);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int>(i % 10);
   auto const batch = Batch{.x = x, .y = y, .rows = Net::rows};
@@ -68,7 +66,7 @@ double fastest_product(onednn::Runtime const& runtime) {
   auto const wish  = onednn::desc{{n, n}, type, onednn::tag::any};
   auto const made  = onednn::describe<dnnl::matmul>(runtime.engine, {}, wish, wish, onednn::matrix(n, n));
   auto a = dnnl::memory{made.src_desc(), runtime.engine}, b = dnnl::memory{made.weights_desc(), runtime.engine},
-       c = dnnl::memory{made.dst_desc(), runtime.engine};
+       c      = dnnl::memory{made.dst_desc(), runtime.engine};
   auto stream = runtime.stream;
   auto best   = 1e9;
   for (int i = 0; i < 10; ++i) {
@@ -81,11 +79,10 @@ double fastest_product(onednn::Runtime const& runtime) {
 
 struct Options {
   int rounds = 3, steps = 15;
-  bool json  = false;
+  bool json = false;
 };
 
-template <class Net>
-void report(Options const& options, bool peer) {
+template <class Net> void report(Options const& options, bool peer) {
   auto ms = std::map<std::string, std::vector<double>>{};
   for (int round = 0; round < options.rounds; ++round)
     for (std::string const products : {"f32", "bf16"}) {
@@ -96,9 +93,9 @@ void report(Options const& options, bool peer) {
       auto const own = "'" + bench::this_program() + "' --only ";
       ms[products].push_back(measure(own + Net::name + " --products " + products));
       if (peer)
-        ms["torch " + products].push_back(
-            measure(bench::python() + " '" + bench::script("products_peer.py") + "' " + Net::name + " " + products +
-                    " --rows " + std::to_string(Net::rows) + " --threads " + std::to_string(Cpu{}.threads())));
+        ms["torch " + products].push_back(measure(bench::python() + " '" + bench::script("products_peer.py") + "' " +
+                                                  Net::name + " " + products + " --rows " + std::to_string(Net::rows) +
+                                                  " --threads " + std::to_string(Cpu{}.threads())));
     }
   for (auto const products : {Products::f32, Products::bf16}) {
     auto runtime      = onednn::Runtime{};
@@ -106,7 +103,9 @@ void report(Options const& options, bool peer) {
     auto const name   = std::string{products == Products::f32 ? "f32" : "bf16"};
     auto const ours   = bench::median(ms[name]);
     auto row          = bench::Row{std::string{"products/"} + Net::name};
-    row.add("products", name).add("rows", Net::rows, "%.0f").add("ms_per_step", ours)
+    row.add("products", name)
+        .add("rows", Net::rows, "%.0f")
+        .add("ms_per_step", ours)
         .add("multiplying_ms", Net::work * Net::rows / fastest_product(runtime) / 1e6)
         .add("faster_than_f32", bench::median(ms["f32"]) / ours, "%.2f");
     if (peer) {
@@ -124,9 +123,11 @@ int main(int argc, char** argv) try {
   auto options = Options{};
   auto only = std::string{}, products = std::string{"f32"};
   flags.add_flag("--json", options.json, "one JSON object a line");
-  flags.add_option("--rounds", options.rounds, "of every contender in turn")->check(CLI::PositiveNumber)
+  flags.add_option("--rounds", options.rounds, "of every contender in turn")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  flags.add_option("--steps", options.steps, "of a contender in a round")->check(CLI::Range(4, 1'000'000))
+  flags.add_option("--steps", options.steps, "of a contender in a round")
+      ->check(CLI::Range(4, 1'000'000))
       ->capture_default_str();
   flags.add_option("--only", only, "measure one network and print ms_per_step")
       ->check(CLI::IsMember({Mlp::name, Convolutions::name}));
@@ -145,8 +146,8 @@ int main(int argc, char** argv) try {
     return products == "f32" ? step_ms<Net>(options.steps)
                              : step_ms<nn::WithProducts<Net, Products::bf16>>(options.steps);
   };
-  std::printf("ms_per_step %.4f\n", only == Mlp::name ? measure(static_cast<Mlp*>(nullptr))
-                                                     : measure(static_cast<Convolutions*>(nullptr)));
+  std::printf("ms_per_step %.4f\n",
+              only == Mlp::name ? measure(static_cast<Mlp*>(nullptr)) : measure(static_cast<Convolutions*>(nullptr)));
   return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';

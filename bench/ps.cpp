@@ -35,14 +35,14 @@ using bench::PsCase;
 
 struct Goal {
   PsCase what;
-  double ratio;                                                            // to the peer
+  double ratio;  // to the peer
 };
 
 std::vector<Goal> const goals = {
     {{"push_dense", bench::ps_dense * sizeof(float)}, 2.5},
     {{"pull_dense", bench::ps_dense * sizeof(float)}, 2},
-    {{"push_rows", bench::ps_rows * bench::ps_width * sizeof(float)}, 4},
-    {{"pull_rows", bench::ps_rows * bench::ps_width * sizeof(float)}, 1.5},
+    {{"push_rows", bench::ps_rows* bench::ps_width * sizeof(float)}, 4},
+    {{"pull_rows", bench::ps_rows* bench::ps_width * sizeof(float)}, 1.5},
     {{"empty", sizeof(float)}, 10},
 };
 
@@ -66,17 +66,17 @@ bool has_peer() {
 }
 
 std::vector<Contender> contenders(PsCase const& what, int servers, bool peer) {
-  auto const calls   = what.bytes > (32 << 20) ? "15" : what.bytes > 4 ? "120" : "1000";
-  auto const measure = "'" + bench::this_program() + "' --case " + what.name + " --servers " +
-                       std::to_string(servers) + " --measure ";
-  auto all           = std::vector<Contender>{};
+  auto const calls = what.bytes > (32 << 20) ? "15" : what.bytes > 4 ? "120" : "1000";
+  auto const measure =
+      "'" + bench::this_program() + "' --case " + what.name + " --servers " + std::to_string(servers) + " --measure ";
+  auto all = std::vector<Contender>{};
   for (std::string const who : {"tcp", "shared_memory", "limit"}) all.push_back({who, measure + who});
   if (what.is_dense()) all.push_back({"worked", measure + "worked"});
   for (std::string const transports : {"uv", "shm,uv"})
     if (peer)
-      all.push_back({"torch RPC over " + transports,
-                     bench::python() + " '" + bench::script("ps_peer.py") + "' " + what.name + " --transports " +
-                         transports + " --servers " + std::to_string(servers) + " --calls " + calls});
+      all.push_back({"torch RPC over " + transports, bench::python() + " '" + bench::script("ps_peer.py") + "' " +
+                                                         what.name + " --transports " + transports + " --servers " +
+                                                         std::to_string(servers) + " --calls " + calls});
   return all;
 }
 
@@ -152,8 +152,7 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(flags, argc, argv);
   if (measure.empty()) return report(rounds, json, only, servers), 0;
   for (auto const& goal : goals)
-    if (goal.what.name == only)
-      std::printf("microseconds %.4f\n", measure_of(measure, goal.what, servers.front()));
+    if (goal.what.name == only) std::printf("microseconds %.4f\n", measure_of(measure, goal.what, servers.front()));
   return 0;
 } catch (std::exception const& error) {
   std::cerr << error.what() << '\n';

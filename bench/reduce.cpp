@@ -46,16 +46,16 @@
 
 namespace {
 
-using Measured = std::function<double(int ranks, std::size_t bytes)>;      // microseconds
+using Measured = std::function<double(int ranks, std::size_t bytes)>;  // microseconds
 
 enum class Kind { ours, peer, limit };
 
 struct Contender {
   std::string transport;
-  std::string name;                                                        // and its algorithm
+  std::string name;  // and its algorithm
   Kind kind;
-  Measured run;                                                            // by this program; else none
-  std::function<std::string(int ranks, std::size_t bytes)> command = {};   // by another program
+  Measured run;                                                           // by this program; else none
+  std::function<std::string(int ranks, std::size_t bytes)> command = {};  // by another program
 
   std::string key() const { return transport + "/" + name; }
 };
@@ -82,25 +82,24 @@ void add_ours_and_limits(std::vector<Contender>& all) {
   all.push_back({"tcp", "AutoAllReduce", Kind::ours, bench::over_tcp<AutoAllReduce>});
   using How = bench::BareSockets::How;
   for (auto const& [name, how] : {std::pair{"ring", How::ring}, std::pair{"exchange", How::exchange}})
-    all.push_back({"tcp", name, Kind::limit, [how = how](int ranks, std::size_t bytes) {
-                     return bench::bare_sockets(how, ranks, bytes);
-                   }});
+    all.push_back({"tcp", name, Kind::limit,
+                   [how = how](int ranks, std::size_t bytes) { return bench::bare_sockets(how, ranks, bytes); }});
 }
 
 void add_gloo([[maybe_unused]] std::vector<Contender>& all) {
 #ifdef CHORALE_HAVE_GLOO
   for (auto const& algorithm : bench::gloo_algorithms)
-    all.push_back({"tcp", "gloo " + algorithm, Kind::peer, [=](int ranks, std::size_t bytes) {
-                     return bench::gloo_reduce(algorithm, ranks, bytes);
-                   }});
+    all.push_back({"tcp", "gloo " + algorithm, Kind::peer,
+                   [=](int ranks, std::size_t bytes) { return bench::gloo_reduce(algorithm, ranks, bytes); }});
 #endif
 }
 
 void add_mpi(std::vector<Contender>& all, bench::MpiPeers const& mpi) {
   for (std::string const transport : {"tcp", "shared_memory", "shared_memory_own"})
     for (auto const& peer : mpi.over(transport))
-      all.push_back({transport, peer.name, Kind::peer, {},
-                     [peer](int ranks, std::size_t bytes) { return peer.command(ranks, bytes); }});
+      all.push_back({transport, peer.name, Kind::peer, {}, [peer](int ranks, std::size_t bytes) {
+                       return peer.command(ranks, bytes);
+                     }});
 }
 
 void say_what_is_missing() {
@@ -111,9 +110,9 @@ void say_what_is_missing() {
 
 struct Options {
   std::vector<int> ranks{2, 4};
-  std::size_t largest = 256 << 20;                                         // bytes
+  std::size_t largest = 256 << 20;  // bytes
   int rounds          = 3;
-  std::string only    = {};                                                // a transport
+  std::string only    = {};  // a transport
   bool json           = false;
   bool all            = false;
 };
@@ -124,10 +123,10 @@ std::vector<double> in_turn(std::vector<Contender> const& contenders, int ranks,
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       auto const& who = contenders[i];
-      auto const text = bench::output_of(
-          who.command ? who.command(ranks, bytes)
-                      : "'" + bench::this_program() + "' --measure '" + who.key() + "' --ranks " +
-                            std::to_string(ranks) + " --bytes " + std::to_string(bytes));
+      auto const text =
+          bench::output_of(who.command ? who.command(ranks, bytes)
+                                       : "'" + bench::this_program() + "' --measure '" + who.key() + "' --ranks " +
+                                             std::to_string(ranks) + " --bytes " + std::to_string(bytes));
       times[i].push_back(bench::number_after(text, "microseconds"));
     }
   auto medians = std::vector<double>{};
@@ -148,24 +147,31 @@ void print(std::vector<Contender> const& contenders, std::vector<double> const& 
            Options const& options) {
   auto const ours = fastest(contenders, times, Kind::ours).value();
   auto row        = bench::Row{"reduce/" + contenders[ours].transport};
-  row.add("transport", contenders[ours].transport).add("algorithm", contenders[ours].name).add("ranks", ranks, "%.0f")
-      .add("bytes", static_cast<double>(bytes), "%.0f").add("microseconds", times[ours]);
+  row.add("transport", contenders[ours].transport)
+      .add("algorithm", contenders[ours].name)
+      .add("ranks", ranks, "%.0f")
+      .add("bytes", static_cast<double>(bytes), "%.0f")
+      .add("microseconds", times[ours]);
   if (auto const peer = fastest(contenders, times, Kind::peer))
-    row.add("peer", contenders[*peer].name).add("peer_microseconds", times[*peer])
+    row.add("peer", contenders[*peer].name)
+        .add("peer_microseconds", times[*peer])
         .add("speedup", times[*peer] / times[ours], "%.2f");
   if (auto const limit = fastest(contenders, times, Kind::limit))
-    row.add("limit", contenders[*limit].name).add("limit_microseconds", times[*limit])
+    row.add("limit", contenders[*limit].name)
+        .add("limit_microseconds", times[*limit])
         .add("ratio_to_limit", times[ours] / times[*limit], "%.2f");
   row.print(options.json);
   if (!options.all) return;
   for (std::size_t i = 0; i < contenders.size(); ++i)
-    bench::Row{"reduce/" + contenders[i].key()}.add("ranks", ranks, "%.0f")
-        .add("bytes", static_cast<double>(bytes), "%.0f").add("microseconds", times[i]).print(options.json);
+    bench::Row{"reduce/" + contenders[i].key()}
+        .add("ranks", ranks, "%.0f")
+        .add("bytes", static_cast<double>(bytes), "%.0f")
+        .add("microseconds", times[i])
+        .print(options.json);
 }
 
 /// What the busiest rank sends in one all-reduce by R. Bytes that the number of ranks divides, in one lane.
-template <class R>
-void print_sent(std::string const& algorithm, int ranks, std::size_t bytes, bool json) {
+template <class R> void print_sent(std::string const& algorithm, int ranks, std::size_t bytes, bool json) {
   using namespace chorale;
   auto endpoints = Counting<LocalTransport>{}.connect(Group::all_local(ranks));
   auto buffers   = std::vector<std::vector<float>>(endpoints.size(), std::vector<float>(bytes / sizeof(float)));
@@ -179,16 +185,21 @@ void print_sent(std::string const& algorithm, int ranks, std::size_t bytes, bool
   for (Rank rank = 0; rank < ranks; ++rank) {
     auto const mine = endpoints[static_cast<std::size_t>(rank)].sent();
     sent            = {std::max(sent.messages, mine.messages), std::max(sent.bytes, mine.bytes)};
-    auto said       = Sent{2, R::cost(ranks, bytes).bytes};                // in place: all have exposed, all have left
+    auto said       = Sent{2, R::cost(ranks, bytes).bytes};  // in place: all have exposed, all have left
     if constexpr (Schedule<R>) said = traffic<R>(rank, ranks, bytes / sizeof(float), sizeof(float));
     planned = {std::max(planned.messages, said.messages), std::max(planned.bytes, said.bytes)};
   }
-  bench::Row{"reduce/sent"}.add("algorithm", algorithm).add("ranks", ranks, "%.0f")
-      .add("bytes", static_cast<double>(bytes), "%.0f").add("messages", sent.messages, "%.0f")
-      .add("planned_messages", planned.messages, "%.0f").add("sent_bytes", static_cast<double>(sent.bytes), "%.0f")
+  bench::Row{"reduce/sent"}
+      .add("algorithm", algorithm)
+      .add("ranks", ranks, "%.0f")
+      .add("bytes", static_cast<double>(bytes), "%.0f")
+      .add("messages", sent.messages, "%.0f")
+      .add("planned_messages", planned.messages, "%.0f")
+      .add("sent_bytes", static_cast<double>(sent.bytes), "%.0f")
       .add("planned_bytes", static_cast<double>(planned.bytes), "%.0f")
       .add("cost_bytes", static_cast<double>(R::cost(ranks, bytes).bytes), "%.0f")
-      .add("cost_steps", R::cost(ranks, bytes).steps, "%.0f").print(json);
+      .add("cost_steps", R::cost(ranks, bytes).steps, "%.0f")
+      .print(json);
 }
 
 void print_all_sent(Options const& options) {
@@ -223,8 +234,12 @@ void report(std::vector<Contender> const& all, Options const& options) {
           print(contenders, in_turn(contenders, ranks, bytes, options.rounds), ranks, bytes, options);
     if (transport != "threads") continue;
     auto const cost = bench::agreement_cost();
-    bench::Row{"reduce/agreement"}.add("transport", transport).add("announce_nanoseconds", cost.announce)
-        .add("label_nanoseconds", cost.label).add("owner_nanoseconds", cost.owner).print(options.json);
+    bench::Row{"reduce/agreement"}
+        .add("transport", transport)
+        .add("announce_nanoseconds", cost.announce)
+        .add("label_nanoseconds", cost.label)
+        .add("owner_nanoseconds", cost.owner)
+        .print(options.json);
   }
 }
 
@@ -247,7 +262,8 @@ int main(int argc, char** argv) try {
   auto bytes   = std::size_t{1} << 20;
   flags.add_flag("--json", options.json, "one JSON object a line");
   flags.add_flag("--all", options.all, "a row for every contender, too");
-  flags.add_option("--rounds", options.rounds, "of every contender in turn")->check(CLI::PositiveNumber)
+  flags.add_option("--rounds", options.rounds, "of every contender in turn")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   flags.add_option("--only", options.only, "one transport, or sent")
       ->check(CLI::IsMember({"threads", "shared_memory", "shared_memory_own", "tcp", "sent"}));

@@ -57,9 +57,9 @@ bool fits(ReduceKind algorithm, int ranks, NetworkModel const& model) {
 
 struct Model {
   std::string name;
-  std::size_t bytes;                                                       // of gradients
-  VirtualTime compute;                                                     // of one step on one device
-  std::string brief{};                                                     // for a picture
+  std::size_t bytes;    // of gradients
+  VirtualTime compute;  // of one step on one device
+  std::string brief{};  // for a picture
 };
 
 struct Network {
@@ -74,19 +74,22 @@ std::vector<Model> const models{{"dense 25.6M float", 102'400'000, 300ms, "25.6M
 std::vector<Network> const networks{
     {"A: flat, 10 us, 12.5 GB/s", {}},
     {"B: hosts of 8, 150 GB/s inside",
-     {.near = {.latency = 3us, .bytes_per_second = 150e9}, .far = {.latency = 8us, .bytes_per_second = 25e9},
-      .ranks_per_host = 8, .hosts_per_rack = 16, .oversubscription = 2}},
+     {.near             = {.latency = 3us, .bytes_per_second = 150e9},
+      .far              = {.latency = 8us, .bytes_per_second = 25e9},
+      .ranks_per_host   = 8,
+      .hosts_per_rack   = 16,
+      .oversubscription = 2}},
     {"C: flat, 50 us, 1.25 GB/s", {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}}};
 
 /// A panel for each model on each network: a curve of the overlapped speed-up for each algorithm that may be the best.
 using Panels = std::vector<detail::PlotPanel>;
 
 void add_point(detail::PlotPanel& panel, ReduceKind algorithm, int ranks, double speedup) {
-  auto const* const brief = algorithm == ReduceKind::ring              ? "ring"
+  auto const* const brief = algorithm == ReduceKind::ring               ? "ring"
                             : algorithm == ReduceKind::halving_doubling ? "halving"
                             : algorithm == ReduceKind::double_tree      ? "tree"
                             : algorithm == ReduceKind::hierarchical     ? "hosts"
-                                                                     : nullptr;
+                                                                        : nullptr;
   if (brief == nullptr) return;
   auto line = std::ranges::find(panel.lines, brief, &detail::PlotLine::name);
   if (line == panel.lines.end()) line = panel.lines.insert(panel.lines.end(), {brief, {}, {}});
@@ -112,13 +115,19 @@ Panels print_steps(std::vector<int> const& ranks, int simulate_up_to, bool json)
           auto const time      = [&](std::size_t bytes) {
             return simulated ? simulated_time(algorithm, P, bytes, cost) : predicted_time(algorithm, P, bytes, cost);
           };
-          auto const after = step_time(model.compute, time(model.bytes), 1);
-          auto const during = step_time(model.compute, time(model.bytes / 8), 8);
+          auto const after   = step_time(model.compute, time(model.bytes), 1);
+          auto const during  = step_time(model.compute, time(model.bytes / 8), 8);
           auto const speedup = [&](VirtualTime step) { return P * seconds(model.compute) / seconds(step); };
           bench::Row{"step/" + std::string{name(algorithm)}}
-              .add("network", network).add("model", model.name).add("how", simulated ? "simulated" : "predicted")
-              .add("ranks", P, "%.0f").add("step_ms", seconds(after) * 1e3).add("speedup", speedup(after))
-              .add("overlapped_step_ms", seconds(during) * 1e3).add("overlapped_speedup", speedup(during)).print(json);
+              .add("network", network)
+              .add("model", model.name)
+              .add("how", simulated ? "simulated" : "predicted")
+              .add("ranks", P, "%.0f")
+              .add("step_ms", seconds(after) * 1e3)
+              .add("speedup", speedup(after))
+              .add("overlapped_step_ms", seconds(during) * 1e3)
+              .add("overlapped_speedup", speedup(during))
+              .print(json);
           add_point(panels.back(), algorithm, P, speedup(during));
         }
     }
@@ -129,8 +138,8 @@ Panels print_steps(std::vector<int> const& ranks, int simulate_up_to, bool json)
 
 struct Servers {
   int workers, servers, steps;
-  int ahead;                                                               // steps; 0: all wait for all; -1: no limit
-  std::size_t bytes;                                                       // that a worker pushes in a step, and pulls
+  int ahead;          // steps; 0: all wait for all; -1: no limit
+  std::size_t bytes;  // that a worker pushes in a step, and pulls
   VirtualTime compute;
 };
 
@@ -180,17 +189,19 @@ void train(SimulatedEndpoint& at, Servers const& job, Bytes part) {
 double speedup_of(Servers const& job, NetworkModel const& model) {
   auto const nowhere = UnmappedMemory{job.bytes};
   auto const part    = std::as_writable_bytes(nowhere.span()).first(job.bytes / static_cast<std::size_t>(job.servers));
-  auto const run     = simulate(job.workers + job.servers, [&](SimulatedEndpoint& at) {
-    if (at.rank() < job.workers) train(at, job, part);
-    else serve(at, job, part);
-  }, {.model = model, .payload = SimulatedPayload::sizes}).check();
+  auto const run     = simulate(job.workers + job.servers,
+                                [&](SimulatedEndpoint& at) {
+                              if (at.rank() < job.workers) train(at, job, part);
+                              else serve(at, job, part);
+                            },
+                                {.model = model, .payload = SimulatedPayload::sizes})
+                       .check();
   return job.workers * job.steps * seconds(job.compute) / seconds(run.time);
 }
 
 /// Speedup of a simulated job with parameter_server::Client and parameter_server::Server. Fewer numbers travel than the
 /// model has, but a message takes as long as a server's part of the model. All workers share one memory, never read.
-template <Consistency C>
-double speedup_by(C when, Servers const& job, NetworkModel model) {
+template <Consistency C> double speedup_by(C when, Servers const& job, NetworkModel model) {
   auto const part  = static_cast<double>(job.bytes) / job.servers;
   auto const each  = std::min<std::size_t>(4'096, static_cast<std::size_t>(part / sizeof(float)));
   auto const front = static_cast<double>(sizeof(parameter_server::Request) + sizeof(parameter_server::Reply)) / 2;
@@ -201,17 +212,21 @@ double speedup_by(C when, Servers const& job, NetworkModel model) {
   for (std::size_t s = 0; s < static_cast<std::size_t>(job.servers); ++s)
     runs.push_back({{plan::header + s * each, plan::header + (s + 1) * each}});
   auto const shards = parameter_server::ShardLayout{job.workers, std::move(runs)};
-  auto gradients    = std::vector<float>(shards.extent() + plan::trailer), values = gradients;
+  auto gradients = std::vector<float>(shards.extent() + plan::trailer), values = gradients;
   StepHeader{gradients}.rows() = 1;
-  auto const run = simulate(shards.ranks(), [&](SimulatedEndpoint& at) {
-    if (at.rank() >= job.workers) return parameter_server::Server{at, when, optim::SGD{}, shards, values}.serve();
-    auto client = parameter_server::Client<SimulatedEndpoint>{at, shards};
-    for (int step = 0; step < job.steps; ++step) {
-      compute(at, job, step);
-      client.push_and_pull({gradients, {}, {}}, {values, {}}, 0);
-    }
-    client.leave();
-  }, {.model = model, .failures = FailureScope::peer}).check();
+  auto const run               = simulate(shards.ranks(),
+                                          [&](SimulatedEndpoint& at) {
+                              if (at.rank() >= job.workers)
+                                return parameter_server::Server{at, when, optim::SGD{}, shards, values}.serve();
+                              auto client = parameter_server::Client<SimulatedEndpoint>{at, shards};
+                              for (int step = 0; step < job.steps; ++step) {
+                                compute(at, job, step);
+                                client.push_and_pull({gradients, {}, {}}, {values, {}}, 0);
+                              }
+                              client.leave();
+                            },
+                                          {.model = model, .failures = FailureScope::peer})
+                       .check();
   return job.workers * job.steps * seconds(job.compute) / seconds(run.time);
 }
 
@@ -225,11 +240,13 @@ void print_servers(int largest, int simulate_up_to, bool json) {
   for (auto const& model : models)
     for (int const P : {8, 64, 512}) {
       if (P > largest || model.bytes > 200'000'000) continue;
-      for (auto const& [kind, ahead] : {std::pair{"synchronous", 0}, std::pair{"two steps ahead", 2},
-                                        std::pair{"asynchronous", -1}}) {
+      for (auto const& [kind, ahead] :
+           {std::pair{"synchronous", 0}, std::pair{"two steps ahead", 2}, std::pair{"asynchronous", -1}}) {
         auto const job = Servers{P, std::max(1, P / 8), 5, ahead, model.bytes, model.compute};
         auto row       = bench::Row{std::string{"servers/"} + kind};
-        row.add("model", model.name).add("ranks", P, "%.0f").add("servers", job.servers, "%.0f")
+        row.add("model", model.name)
+            .add("ranks", P, "%.0f")
+            .add("servers", job.servers, "%.0f")
             .add("speedup", speedup_of(job, {}));
         if (P <= simulate_up_to) row.add("speedup_of_the_service", speedup_by_service(job));
         row.print(json);
@@ -242,8 +259,7 @@ void print_servers(int largest, int simulate_up_to, bool json) {
 /// The fewest ranks, a power of two, of which twice as many are less than 1.5 times as fast; 0: none up to 32768.
 ///
 /// speedup    (ranks)
-template <class Speedup>
-int knee_of(Speedup speedup) {
+template <class Speedup> int knee_of(Speedup speedup) {
   auto before = speedup(1);
   for (int P = 1; P <= 32'768; P *= 2) {
     auto const twice = speedup(2 * P);
@@ -277,16 +293,16 @@ void print_published(bool knees, bool json) {
   print("images, 50 hosts", 50, 32,
         by_ring({"", 95'000'000, 330ms}, {.far = {.latency = 50us, .bytes_per_second = 1.25e9}}, 1),
         "330 ms; 23.8M float; 1.25 GB/s per host; no overlap; no stragglers");
-  print("ranking, sparse, 500 hosts", 500, 300, [](int P) {
-    return speedup_of({P, 100, 5, -1, 1'000'000, 20ms}, {.overhead = 20us, .far = {50us, 1.25e9}});
-  }, "20 ms, 10 % either way; 1 MB of rows per step; 100 asynchronous servers; 20 us per message; 1.25 GB/s");
+  print(
+      "ranking, sparse, 500 hosts", 500, 300,
+      [](int P) { return speedup_of({P, 100, 5, -1, 1'000'000, 20ms}, {.overhead = 20us, .far = {50us, 1.25e9}}); },
+      "20 ms, 10 % either way; 1 MB of rows per step; 100 asynchronous servers; 20 us per message; 1.25 GB/s");
 }
 
 // This machine.
 
 /// Bytes of a message of an all-reduce by R, in the mean over all ranks and steps.
-template <Schedule R>
-std::size_t mean_message(int P, std::size_t bytes) {
+template <Schedule R> std::size_t mean_message(int P, std::size_t bytes) {
   auto chunks = 0.0, messages = 0.0;
   for (Rank rank = 0; rank < P; ++rank)
     for (int s = 0; s < R::steps(P); ++s)
@@ -304,22 +320,21 @@ struct Round {
 /// Exchanges and all-reduces by turns, in the same processes: on a shared host a machine is not the same for long.
 ///
 /// active    ranks that have something to do at once
-template <class R>
-std::vector<Round> rounds_of(std::string const& transport, int P, int active, std::size_t bytes) {
+template <class R> std::vector<Round> rounds_of(std::string const& transport, int P, int active, std::size_t bytes) {
   constexpr std::size_t rounds = 24, warm = 3;
   auto const message = mean_message<R>(P, bytes);
-  auto all = bench::of_rank_0<Round>(transport, P, 2 * bytes, rounds, [&](auto& at, Span<float> memory) {
+  auto all           = bench::of_rank_0<Round>(transport, P, 2 * bytes, rounds, [&](auto& at, Span<float> memory) {
     auto operation   = idle_operation(R{}, at);
     auto const calls = std::max(4, bench::Repeats{bytes}.calls);
     auto result      = std::vector<Round>{};
     for (std::size_t i = 0; i < rounds; ++i) {
-      auto const x          = memory.first(bytes / sizeof(float));
-      auto const calibrated = bench::Calibrated::measure(at, memory.first(std::max(x.size(), message / 2)), message,
-                                                         active);
+      auto const x = memory.first(bytes / sizeof(float));
+      auto const calibrated =
+          bench::Calibrated::measure(at, memory.first(std::max(x.size(), message / 2)), message, active);
       result.push_back({calibrated, bench::microseconds_of(calls, [&](std::size_t tag) {
-        operation.restart(at, x, Op::sum, Tag{static_cast<std::uint32_t>(tag)}, CallSite::here());
-        operation.finish();
-      })});
+                          operation.restart(at, x, Op::sum, Tag{static_cast<std::uint32_t>(tag)}, CallSite::here());
+                          operation.finish();
+                        })});
     }
     return result;
   });
@@ -344,17 +359,22 @@ void print_checks(bool json) {
           }
           auto const us = bench::median(measured), expected = bench::median(predicted);
           errors.push_back(std::abs(expected / us - 1));
-          bench::Row{"check/" + transport}.add("algorithm", std::string{name(algorithm)}).add("ranks", P, "%.0f")
-              .add("cores", bench::cores(), "%.0f").add("bytes", static_cast<double>(bytes), "%.0f")
-              .add("measured_us", us).add("predicted_us", expected)
-              .add("error", expected / us - 1, "%+.2f").print(json);
+          bench::Row{"check/" + transport}
+              .add("algorithm", std::string{name(algorithm)})
+              .add("ranks", P, "%.0f")
+              .add("cores", bench::cores(), "%.0f")
+              .add("bytes", static_cast<double>(bytes), "%.0f")
+              .add("measured_us", us)
+              .add("predicted_us", expected)
+              .add("error", expected / us - 1, "%+.2f")
+              .print(json);
         }
     bench::Row{"check/" + transport}.add("median_error", bench::median(errors), "%.2f").print(json);
   }
 }
 
 void print_grid(int cases, bool json) {
-  auto good = 0;
+  auto good  = 0;
   auto worst = 1.0;
   for (int i = 0; i < cases; ++i) {
     auto const random = Random{11, static_cast<std::uint64_t>(i)};
@@ -362,11 +382,12 @@ void print_grid(int cases, bool json) {
     auto const P      = std::max(2, L * (1 + static_cast<int>(random.below(1, static_cast<std::uint64_t>(64 / L)))));
     auto const bytes  = std::size_t{1} << (8 + random.below(2, 17));
     auto const model  = NetworkModel{
-        .overhead = VirtualTime{200ns} * static_cast<int>(1 + random.below(3, 20)),
-        .near = {VirtualTime{500ns} * static_cast<int>(1 + random.below(4, 8)), 20e9 * (1 + random.uniform(5, 0, 9))},
-        .far = {VirtualTime{2us} * static_cast<int>(1 + random.below(6, 25)), 1e9 * (1 + random.uniform(7, 0, 24))},
-        .ranks_per_host = L, .hosts_per_rack = static_cast<int>(random.below(8, 3)),
-        .oversubscription = 1 + static_cast<double>(random.below(9, 4))};
+         .overhead = VirtualTime{200ns} * static_cast<int>(1 + random.below(3, 20)),
+         .near = {VirtualTime{500ns} * static_cast<int>(1 + random.below(4, 8)), 20e9 * (1 + random.uniform(5, 0, 9))},
+         .far  = {VirtualTime{2us} * static_cast<int>(1 + random.below(6, 25)), 1e9 * (1 + random.uniform(7, 0, 24))},
+         .ranks_per_host   = L,
+         .hosts_per_rack   = static_cast<int>(random.below(8, 3)),
+         .oversubscription = 1 + static_cast<double>(random.below(9, 4))};
     auto const advised = advise({.bytes = bytes}, P, model).algorithm;
     auto best = VirtualTime::max(), chosen = best;
     for (auto const algorithm : all_advised) {
@@ -379,17 +400,21 @@ void print_grid(int cases, bool json) {
     good += ratio <= 1.1 ? 1 : 0;
     worst = std::max(worst, ratio);
   }
-  bench::Row{"advice/grid"}.add("cases", cases, "%.0f").add("within_10_percent", good, "%.0f")
-      .add("share", static_cast<double>(good) / cases, "%.3f").add("worst", worst, "%.2f").print(json);
+  bench::Row{"advice/grid"}
+      .add("cases", cases, "%.0f")
+      .add("within_10_percent", good, "%.0f")
+      .add("share", static_cast<double>(good) / cases, "%.3f")
+      .add("worst", worst, "%.2f")
+      .print(json);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto flags   = CLI::App{"What training would take on 1 to 4096 ranks, by simulation."};
-  bool json    = false, grid = false, quick = false, knees = false;
-  int  up_to   = 16, largest = 4'096, cases = 500;
-  auto only    = std::string{}, svg = std::string{};
+  auto flags = CLI::App{"What training would take on 1 to 4096 ranks, by simulation."};
+  bool json = false, grid = false, quick = false, knees = false;
+  int up_to = 16, largest = 4'096, cases = 500;
+  auto only = std::string{}, svg = std::string{};
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_flag("--grid", grid, "check advise() as well");
   flags.add_flag("--knees", knees, "where the knee of each published speed-up is: minutes");
@@ -412,8 +437,8 @@ int main(int argc, char** argv) try {
   if (only.empty() || only == "step" || !svg.empty()) {
     auto const panels = print_steps(ranks, up_to, json);
     if (!svg.empty())
-      replace_file(svg, detail::Plot::of(panels, networks_of_picture(),
-                                         "simulated speed-up over ranks, as powers of two"));
+      replace_file(svg,
+                   detail::Plot::of(panels, networks_of_picture(), "simulated speed-up over ranks, as powers of two"));
   }
   if (only.empty() || only == "form")
     for (auto const& one : {networks[0], networks[1]}) {

@@ -49,16 +49,14 @@ using bench::models::Text;
 namespace {
 
 /// The sizes of a GPT.
-template <int Words, int Width, int Heads, int Blocks>
-struct Sizes {
+template <int Words, int Width, int Heads, int Blocks> struct Sizes {
   static constexpr int words = Words, width = Width, heads = Heads, blocks = Blocks;
 };
 using Gpt2       = Sizes<50'257, 768, 12, 12>;
 using Gpt2Padded = Sizes<50'304, 768, 12, 12>;
 using Small      = Sizes<68, 16, 4, 2>;
 
-template <class S>
-struct Block {
+template <class S> struct Block {
   nn::LayerNorm norm, norm_2;
   nn::Dense<3 * S::width> queries_keys_values;
   nn::Dense<S::width> mixed, narrow;
@@ -69,8 +67,7 @@ struct Block {
     return y + narrow(nn::gelu_tanh(wide(norm_2(y))));
   }
 };
-template <class S>
-struct Gpt : nn::Graph<Text> {
+template <class S> struct Gpt : nn::Graph<Text> {
   nn::Embedding<S::words, S::width> words;
   nn::Positions<1'024, S::width> places;
   std::array<Block<S>, S::blocks> blocks;
@@ -83,8 +80,7 @@ struct Gpt : nn::Graph<Text> {
   }
 };
 
-template <class S, class A>
-struct SplitBlock {
+template <class S, class A> struct SplitBlock {
   nn::LayerNorm norm, norm_2;
   nn::ColumnDense<A, 3 * S::width, nn::Blocks<3>> queries_keys_values;
   nn::ColumnHeads<A, S::heads, nn::Causal> attend;
@@ -96,8 +92,7 @@ struct SplitBlock {
     return y + narrow(nn::gelu_tanh(wide(norm_2(y))));
   }
 };
-template <class S, class A>
-struct SplitGpt : nn::Graph<Text> {
+template <class S, class A> struct SplitGpt : nn::Graph<Text> {
   nn::SplitEmbedding<A, S::words, S::width> words;
   nn::Positions<1'024, S::width> places;
   std::array<SplitBlock<S, A>, S::blocks> blocks;
@@ -112,12 +107,8 @@ struct SplitGpt : nn::Graph<Text> {
 
 auto const rule = optim::AdamW{.learning_rate = 1e-4F, .weight_decay = 0.01F, .epsilon = 1e-8F};
 
-template <class S>
-auto gpt() {
-  return nn::compile<Gpt<S>>(loss::SparseCrossEntropy{}, rule);
-}
-template <class S, int n>
-auto split_gpt() {
+template <class S> auto gpt() { return nn::compile<Gpt<S>>(loss::SparseCrossEntropy{}, rule); }
+template <class S, int n> auto split_gpt() {
   using Tensor = Axis<"tensor", n>;
   return nn::compile<SplitGpt<S, Tensor>>(loss::SplitSparseCrossEntropy<Tensor>{}, rule);
 }
@@ -147,14 +138,12 @@ double megabytes(std::string const& which) {
 }
 
 /// Steps of one rank, over the 4 rows of all, or over its share of them.
-template <class Model, class S>
-Measured measure(Model const& model, S strategy, int words, int steps) {
+template <class Model, class S> Measured measure(Model const& model, S strategy, int words, int steps) {
   auto const before = megabytes("VmRSS");
-  auto const text   = bench::models::ids(4 * 64, words, 0), next = bench::models::ids(4 * 64, words, 1);
-  auto live         = Live{std::move(strategy), RingAllReduce{},
-                           with_plan(SharedMemoryTransport{}, model.plan)};
-  auto copies       = live.create(model, 1);
-  auto const share  = live.share_of(live.local_replica(0).id()), shares = live.num_shares();
+  auto const text = bench::models::ids(4 * 64, words, 0), next = bench::models::ids(4 * 64, words, 1);
+  auto live        = Live{std::move(strategy), RingAllReduce{}, with_plan(SharedMemoryTransport{}, model.plan)};
+  auto copies      = live.create(model, 1);
+  auto const share = live.share_of(live.local_replica(0).id()), shares = live.num_shares();
   auto batch        = PerReplica{std::vector{Rows<Text, Next>{text, next}.part(share, shares)}};
   auto const median = [&](auto&& step) {
     auto times = std::vector<double>{};
@@ -165,7 +154,7 @@ Measured measure(Model const& model, S strategy, int words, int steps) {
     }
     return bench::median(times);
   };
-  auto made = Measured{.ms = median([&](auto& replica, auto& copy, auto const& rows) {
+  auto made = Measured{.ms        = median([&](auto& replica, auto& copy, auto const& rows) {
                          auto result = replica.value_and_gradient_ahead(copy, rows);
                          live.update(replica, copy, result.gradients);
                        }),
@@ -189,7 +178,8 @@ std::vector<std::string> const forms{"mirrored", "zero1", "zero2", "zero3", "mir
 template <class S, class Padded, int n>
 Measured measure_mesh(std::string const& form, Cluster const& cluster, std::vector<Cpu> const& device, int steps) {
   if (form == "tensor")
-    return measure(split_gpt<Padded, n>(), MeshStrategy{Mesh<Axis<"tensor", n>>{cluster, device}}, Padded::words, steps);
+    return measure(split_gpt<Padded, n>(), MeshStrategy{Mesh<Axis<"tensor", n>>{cluster, device}}, Padded::words,
+                   steps);
   return measure(gpt<S>(), MeshStrategy{Mesh<Axis<"stage", n>>{cluster, device}, pipelined<OneForwardOneBackward<4>>()},
                  S::words, steps);
 }
@@ -204,8 +194,7 @@ Measured measure_form(std::string const& form, Cluster const& cluster, int ranks
   if (form == "zero2") return measure(gpt<S>(), ShardedStrategy<Zero::two>{cluster, device}, S::words, steps);
   if (form == "zero3") return measure(gpt<S>(), ShardedStrategy<Zero::three>{cluster, device}, S::words, steps);
   if (ranks == 2) return measure_mesh<S, Padded, 2>(form, cluster, device, steps);
-  throw BadArgument{"tensor and pipeline are measured with 2 ranks, got " + std::to_string(ranks) + ".",
-                    "--ranks 2"};
+  throw BadArgument{"tensor and pipeline are measured with 2 ranks, got " + std::to_string(ranks) + ".", "--ranks 2"};
 }
 
 /// Runs a form on processes: what each rank has measured.
@@ -214,7 +203,8 @@ std::vector<Measured> on_ranks(std::string const& form, int ranks, int steps, bo
   auto const shared    = bench::SharedBytes{static_cast<std::size_t>(ranks) * sizeof(Measured)};
   bench::run_processes(ranks, [&](int rank) {
     bench::pin(rank, ranks);
-    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, rank}, .job = "bench-" + addresses[0]});
+    auto const cluster =
+        Cluster::at({.workers = addresses, .me = {Role::worker, rank}, .job = "bench-" + addresses[0]});
     shared.as<Measured>()[rank] = quick ? measure_form<Small, Small>(form, cluster, ranks, steps)
                                         : measure_form<Gpt2, Gpt2Padded>(form, cluster, ranks, steps);
   });
@@ -233,13 +223,14 @@ std::vector<Measured> of_fsdp2(int ranks, int steps, int rounds) {
   auto all = std::vector<Measured>{};
   try {
     for (int round = 0; round < rounds; ++round) {
-      auto const said = bench::output_of(bench::python() + " '" + bench::script("sharded_torch_peer.py") + "' --ranks " +
-                                         std::to_string(ranks) + " --steps " + std::to_string(steps));
+      auto const said = bench::output_of(bench::python() + " '" + bench::script("sharded_torch_peer.py") +
+                                         "' --ranks " + std::to_string(ranks) + " --steps " + std::to_string(steps));
       all.push_back({bench::number_after(said, "ms_per_step"), bench::number_after(said, "megabytes")});
     }
   } catch (std::exception const& error) {
     auto const text = std::string{error.what()};
-    std::fprintf(stderr, "SKIPPED: FSDP2: %s\n", text.substr(text.size() - std::min<std::size_t>(text.size(), 300)).c_str());
+    std::fprintf(stderr, "SKIPPED: FSDP2: %s\n",
+                 text.substr(text.size() - std::min<std::size_t>(text.size(), 300)).c_str());
     all.clear();
   }
   return all;
@@ -253,8 +244,8 @@ struct Options {
 };
 
 void report(int ranks, Options const& o) {
-  auto measured = std::map<std::string, std::vector<Measured>>{};
-  auto alone    = std::vector<std::vector<double>>(static_cast<std::size_t>(ranks));   // of each stage
+  auto measured    = std::map<std::string, std::vector<Measured>>{};
+  auto alone       = std::vector<std::vector<double>>(static_cast<std::size_t>(ranks));  // of each stage
   auto const asked = [&](std::string const& form) {
     auto const mesh = form == "tensor" || form == "pipeline" || form == "mirrored_50304";
     return (!mesh || ranks == 2) && (o.only.empty() || std::ranges::count(o.only, form) != 0);
@@ -279,8 +270,9 @@ void report(int ranks, Options const& o) {
     auto const other = form == "tensor" ? "mirrored_50304" : "mirrored";
     auto row         = bench::Row{(o.quick ? "sharded_quick/" : "sharded/") + form};
     row.add("ranks", ranks, "%.0f").add("ms", ms).add("megabytes", median_of(form, &Measured::megabytes), "%.0f");
-    if (measured.contains(other)) row.add("mirrored_ms", median_of(other, &Measured::ms))
-        .add("ratio", ms / median_of(other, &Measured::ms), "%.2f");
+    if (measured.contains(other))
+      row.add("mirrored_ms", median_of(other, &Measured::ms))
+          .add("ratio", ms / median_of(other, &Measured::ms), "%.2f");
     if (form == "pipeline") {
       auto busy = 0.0;
       for (std::size_t i = 0; i < alone.size(); ++i) {

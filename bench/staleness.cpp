@@ -41,8 +41,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<64, nn::HeUniform>, nn::ReLU,
-                            nn::Dense<10>> {};
+struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<64, nn::HeUniform>, nn::ReLU, nn::Dense<10>> {
+};
 
 using Model = decltype(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}, metric::Accuracy{}));
 using Copy  = Model::instance<Cpu>;
@@ -54,7 +54,7 @@ struct Options {
   bool json = false, scaled = false;
 };
 
-constexpr int rows = 64;                                                   // of a push
+constexpr int rows = 64;  // of a push
 
 std::optional<std::filesystem::path> mnist_folder() {
   auto code = std::error_code{};
@@ -66,8 +66,7 @@ std::optional<std::filesystem::path> mnist_folder() {
 }
 
 /// The batches of some epochs, which the workers take as they come for them.
-template <class Batches>
-class Feed {
+template <class Batches> class Feed {
  public:
   Feed(Batches const& batches, int epochs) : batches_{&batches}, left_{epochs}, stream_{batches.stream(0)} {}
 
@@ -87,8 +86,8 @@ class Feed {
 };
 
 struct Learned {
-  double accuracy, loss;                                                   // of the test images
-  double staleness, most;                                                  // updates between a pull and its push
+  double accuracy, loss;   // of the test images
+  double staleness, most;  // updates between a pull and its push
   double updates, dropped;
   VirtualTime time;
 };
@@ -110,11 +109,10 @@ struct Staleness {
   }
 };
 
-template <class Test>
-void judge(Copy& copy, Test const& test, Learned& learned) {
-  auto total  = std::array<double, plan::header>{};                        // loss, rows, right
-  auto sums   = std::array<float, plan::header>{};
-  auto batch  = typename Test::element{};
+template <class Test> void judge(Copy& copy, Test const& test, Learned& learned) {
+  auto total = std::array<double, plan::header>{};  // loss, rows, right
+  auto sums  = std::array<float, plan::header>{};
+  auto batch = typename Test::element{};
   for (auto stream = test.stream(0); stream.next(batch);) {
     copy.evaluate(batch, sums);
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += static_cast<double>(sums[i]);
@@ -131,39 +129,45 @@ Learned learn(Options const& o, int workers, C when, Train const& train, Test co
   auto const device = Cpu::logical(1)[0];
   auto copies       = std::vector<std::unique_ptr<Copy>>{};
   for (int i = 0; i <= workers; ++i) copies.push_back(std::make_unique<Copy>(model.instantiate(device, o.seed)));
-  auto const flat   = copies.back()->net.variables().values;               // the server's, in the end
-  auto const shards = parameter_server::ShardLayout{workers, {{{plan::header, flat.size() - plan::trailer}}}};
-  auto feed         = Feed{train, o.epochs};
-  auto staleness    = Staleness{};
-  auto learned      = Learned{};
-  auto const* ledger = static_cast<parameter_server::ServerStatistics const*>(nullptr);
+  auto const flat      = copies.back()->net.variables().values;  // the server's, in the end
+  auto const shards    = parameter_server::ShardLayout{workers, {{{plan::header, flat.size() - plan::trailer}}}};
+  auto feed            = Feed{train, o.epochs};
+  auto staleness       = Staleness{};
+  auto learned         = Learned{};
+  auto const* ledger   = static_cast<parameter_server::ServerStatistics const*>(nullptr);
   auto const transport = SimulatedTransport{.failures = FailureScope::peer, .stack_bytes = 4 << 20};
-  learned.time = simulate(workers + 1, [&](SimulatedEndpoint& at) {
-    if (at.rank() == workers) {
-      auto service = parameter_server::Server{at, when, rule, shards, flat};
-      ledger       = &service.ledger();
-      service.serve();
-      for (std::size_t i = 0; C::rounds && i < ledger->staleness.size(); ++i)
-        if (ledger->staleness[i] > 0) staleness.add(static_cast<double>(i), static_cast<double>(ledger->staleness[i]));
-      learned.updates = static_cast<double>(ledger->updates);
-      learned.dropped = static_cast<double>(ledger->late);
-      std::ranges::copy(service.shard().values(), flat.begin() + plan::header);
-      return;
-    }
-    auto& copy    = *copies[static_cast<std::size_t>(at.rank())];
-    auto client   = parameter_server::Client<SimulatedEndpoint>{at, shards};
-    auto batch    = typename Train::element{};
-    auto seen     = std::uint64_t{0};
-    for (std::uint64_t step = 0; feed.next(batch); ++step) {
-      copy.value_and_gradient(batch, 0, [](std::size_t) {});
-      at.work(time_of_step(o.seed, at.rank(), step));
-      client.push_and_pull(copy.gradients(), copy.net.variables(), 0);
-      ++copy.optimizer.now.step;
-      auto const updates = std::exchange(seen, ledger->updates);
-      if (!C::rounds) staleness.add(static_cast<double>(seen - updates) - 1);
-    }
-    client.leave();
-  }, transport).check().time;
+  learned.time         = simulate(
+                     workers + 1,
+                     [&](SimulatedEndpoint& at) {
+                       if (at.rank() == workers) {
+                         auto service = parameter_server::Server{at, when, rule, shards, flat};
+                         ledger       = &service.ledger();
+                         service.serve();
+                         for (std::size_t i = 0; C::rounds && i < ledger->staleness.size(); ++i)
+                           if (ledger->staleness[i] > 0)
+                             staleness.add(static_cast<double>(i), static_cast<double>(ledger->staleness[i]));
+                         learned.updates = static_cast<double>(ledger->updates);
+                         learned.dropped = static_cast<double>(ledger->late);
+                         std::ranges::copy(service.shard().values(), flat.begin() + plan::header);
+                         return;
+                       }
+                       auto& copy  = *copies[static_cast<std::size_t>(at.rank())];
+                       auto client = parameter_server::Client<SimulatedEndpoint>{at, shards};
+                       auto batch  = typename Train::element{};
+                       auto seen   = std::uint64_t{0};
+                       for (std::uint64_t step = 0; feed.next(batch); ++step) {
+                         copy.value_and_gradient(batch, 0, [](std::size_t) {});
+                         at.work(time_of_step(o.seed, at.rank(), step));
+                         client.push_and_pull(copy.gradients(), copy.net.variables(), 0);
+                         ++copy.optimizer.now.step;
+                         auto const updates = std::exchange(seen, ledger->updates);
+                         if (!C::rounds) staleness.add(static_cast<double>(seen - updates) - 1);
+                       }
+                       client.leave();
+                     },
+                     transport)
+                     .check()
+                     .time;
   learned.staleness = staleness.sum / std::max(1.0, staleness.pushes);
   learned.most      = staleness.most;
   judge(*copies.back(), test, learned);
@@ -177,15 +181,21 @@ void print(Options const& o, std::string const& how, int workers, Learned const&
     std::fflush(stdout);
     return;
   }
-  bench::Row{"staleness/" + how}.add("workers", workers, "%.0f").add("accuracy", learned.accuracy, "%.4f")
-      .add("test_loss", learned.loss).add("updates", learned.updates, "%.0f").add("dropped", learned.dropped, "%.0f")
-      .add("staleness", learned.staleness).add("largest_staleness", learned.most, "%.0f")
-      .add("virtual_s", seconds(learned.time)).add("rate", static_cast<double>(o.rate))
-      .add("rate_of_rounds", o.scaled ? "times workers" : "the same").print(true);
+  bench::Row{"staleness/" + how}
+      .add("workers", workers, "%.0f")
+      .add("accuracy", learned.accuracy, "%.4f")
+      .add("test_loss", learned.loss)
+      .add("updates", learned.updates, "%.0f")
+      .add("dropped", learned.dropped, "%.0f")
+      .add("staleness", learned.staleness)
+      .add("largest_staleness", learned.most, "%.0f")
+      .add("virtual_s", seconds(learned.time))
+      .add("rate", static_cast<double>(o.rate))
+      .add("rate_of_rounds", o.scaled ? "times workers" : "the same")
+      .print(true);
 }
 
-template <class Train, class Test>
-void compare(Options const& o, Train const& train, Test const& test) {
+template <class Train, class Test> void compare(Options const& o, Train const& train, Test const& test) {
   if (!o.json)
     std::printf("%-16s %7s %8s %8s %8s %8s %9s %6s %10s\n", "consistency", "workers", "accuracy", "loss", "updates",
                 "dropped", "staleness", "most", "virtual s");
@@ -195,7 +205,7 @@ void compare(Options const& o, Train const& train, Test const& test) {
       print(o, how, workers, learn(o, workers, when, train, test));
     };
     with("asynchronous", Asynchronous{});
-    if (workers == 1) continue;                                            // all the same
+    if (workers == 1) continue;  // all the same
     with("staleness 16", BoundedStaleness<16>{});
     with("staleness 4", BoundedStaleness<4>{});
     with("staleness 0", BoundedStaleness<0>{});
@@ -206,8 +216,7 @@ void compare(Options const& o, Train const& train, Test const& test) {
   }
 }
 
-template <class Rows, class TestRows>
-void compare_on(Options const& o, Rows const& train, TestRows const& test) {
+template <class Rows, class TestRows> void compare_on(Options const& o, Rows const& train, TestRows const& test) {
   compare(o, train.map(data::scale).cache().shuffle(10'000, o.seed).batch(rows),
           test.map(data::scale).cache().batch(250));
 }
@@ -221,10 +230,12 @@ int main(int argc, char** argv) try {
   flags.add_flag("--json", o.json, "one JSON object a line");
   flags.add_flag("--scaled", o.scaled, "the rate of a round is --rate times the workers that it sums");
   flags.add_option("--epochs", o.epochs, "passes over the examples, by all workers together")
-      ->check(CLI::PositiveNumber)->capture_default_str();
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   flags.add_option("--rate", o.rate, "learning rate of an update")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--largest", o.largest, "workers")->check(CLI::Range(1, 64))->capture_default_str();
-  flags.add_option("--drawn", drawn, "digits, where there is no MNIST")->check(CLI::Range(640, 60'000))
+  flags.add_option("--drawn", drawn, "digits, where there is no MNIST")
+      ->check(CLI::Range(640, 60'000))
       ->capture_default_str();
   CLI11_PARSE(flags, argc, argv);
   auto const scope  = Cpu::Scope{Cpu::logical(1)[0]};

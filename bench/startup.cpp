@@ -31,17 +31,17 @@
 
 #include <CLI/CLI.hpp>
 
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <fcntl.h>
 #include <iostream>
 #include <map>
-#include <spawn.h>
 #include <string>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 using namespace chorale;
@@ -59,8 +59,8 @@ std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() 
 /// What a child does: the first step, then some more.
 void train() {
   auto const started = now();
-  auto x = std::vector<float>(rows * 784);                                 // (64, 784)
-  auto y = std::vector<int>(rows);                                         // (64)
+  auto x             = std::vector<float>(rows * 784);  // (64, 784)
+  auto y             = std::vector<int>(rows);          // (64)
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{1, 0}.uniform(i);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int>(i % 10);
   auto const data  = data::from_tensors(std::move(x), std::move(y), 784).batch(rows);
@@ -68,7 +68,7 @@ void train() {
   auto trainer     = Trainer{nn::compile<Mlp>(loss::SparseCrossEntropy{}, optim::Adam{}), OneDeviceStrategy{Cpu{}}};
   trainer.fit(data, quiet);
   auto const stepped = now();
-  auto times = std::vector<double>{};
+  auto times         = std::vector<double>{};
   for (int step = 0; step < later_steps; ++step) {
     auto const start = std::chrono::steady_clock::now();
     trainer.fit(data, quiet);
@@ -112,7 +112,7 @@ Seen run(std::vector<std::string> command) {
   auto status = 0;
   if (wrong == 0) waitpid(child, &status, 0);
   if (wrong != 0 || status != 0) throw std::runtime_error{"chorale: this failed: " + command[0] + "\n" + text};
-  auto const ms = [&](std::string const& label) {                          // as an integer: a double has 53 bits
+  auto const ms = [&](std::string const& label) {  // as an integer: a double has 53 bits
     auto const at = text.find("\n" + label + " ") + label.size() + 2;
     return static_cast<double>(std::stoll(text.substr(at)) - start) / 1e6;
   };
@@ -121,17 +121,17 @@ Seen run(std::vector<std::string> command) {
 }
 
 void report(bool json, int rounds) {
-  auto python         = bench::python();                                   // in quotes, for a shell
-  python              = python.substr(1, python.size() - 2);
-  auto commands       = std::map<std::string, std::vector<std::string>>{};
-  commands["ours"]    = {bench::this_program(), "--only-train"};
+  auto python      = bench::python();  // in quotes, for a shell
+  python           = python.substr(1, python.size() - 2);
+  auto commands    = std::map<std::string, std::vector<std::string>>{};
+  commands["ours"] = {bench::this_program(), "--only-train"};
   for (auto const& [name, package, way] : {std::array{"pytorch", "torch", "torch"}, {"keras", "tensorflow", "keras"}})
     if (has(python, package)) commands[name] = {python, bench::script("startup_peer.py"), way};
     else
       std::fprintf(stderr, "SKIPPED: %s: %s has no %s. Try: CHORALE_PYTHON=interpreter\n", name, python.c_str(),
                    package);
   auto all = std::map<std::string, std::vector<Seen>>{};
-  for (auto const& [name, command] : commands) run(command);              // its files come into the system's memory
+  for (auto const& [name, command] : commands) run(command);  // its files come into the system's memory
   for (int round = 0; round < rounds; ++round)
     for (auto const& [name, command] : commands) all[name].push_back(run(command));
   if (!json) std::printf("%s; %d rounds in turn, medians\n", bench::machine().c_str(), rounds);
@@ -144,10 +144,14 @@ void report(bool json, int rounds) {
     if (!all.contains(name)) continue;
     auto const first     = median(name, &Seen::first_step_ms);
     auto const predicted = median(name, &Seen::started_ms) + median(name, &Seen::step_ms);
-    bench::Row{std::string{"startup/"} + name}.add("rows", rows, "%.0f")
-        .add("started_ms", median(name, &Seen::started_ms)).add("first_step_ms", first)
-        .add("step_ms", median(name, &Seen::step_ms)).add("predicted_ms", predicted)
-        .add("of_predicted", first / predicted).add("times_ours", first / median("ours", &Seen::first_step_ms))
+    bench::Row{std::string{"startup/"} + name}
+        .add("rows", rows, "%.0f")
+        .add("started_ms", median(name, &Seen::started_ms))
+        .add("first_step_ms", first)
+        .add("step_ms", median(name, &Seen::step_ms))
+        .add("predicted_ms", predicted)
+        .add("of_predicted", first / predicted)
+        .add("times_ours", first / median("ours", &Seen::first_step_ms))
         .print(json);
   }
 }

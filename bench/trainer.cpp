@@ -42,7 +42,8 @@ struct Batches {
   }
   Batch at(std::size_t step) const {
     auto const first = step % 8 * rows;
-    return {.x = Span<float const>{x}.subspan(first * 784, rows * 784), .y = Span<int const>{y}.subspan(first, rows),
+    return {.x    = Span<float const>{x}.subspan(first * 784, rows * 784),
+            .y    = Span<int const>{y}.subspan(first, rows),
             .rows = rows};
   }
 
@@ -64,7 +65,7 @@ struct Batches {
       onednn -= sign * bench::allocations.onednn.load();
     }
   };
-  static inline long ours = 0, onednn = 0;                                 // between the end of step 1 and the last
+  static inline long ours = 0, onednn = 0;  // between the end of step 1 and the last
 
   Stream stream(std::size_t) const { return {this}; }
   std::optional<std::size_t> size() const { return steps; }
@@ -95,7 +96,7 @@ void report(bool json) {
   auto const command = [](std::string const& loop, int steps) {
     return "'" + bench::this_program() + "' --loop " + loop + " --steps " + std::to_string(steps);
   };
-  constexpr int few = 2, many = 5;                                         // valgrind takes seconds for each
+  constexpr int few = 2, many = 5;  // valgrind takes seconds for each
   auto const instructions = [&](std::string const& loop) {
     auto const count = [&](int steps) {
       return bench::number_after(
@@ -109,8 +110,12 @@ void report(bool json) {
   if (std::system("command -v valgrind > /dev/null") == 0) {
     auto const trainer = instructions("trainer"), by_hand = instructions("hand");
     bench::Row{"trainer/instructions per step"}
-        .add("measured", trainer, "%.0f").add("by_hand", by_hand, "%.0f").add("ratio", trainer / by_hand, "%.6f")
-        .add("extra", trainer - by_hand, "%.0f").add("predicted", 1.0, "%.1f").print(json);
+        .add("measured", trainer, "%.0f")
+        .add("by_hand", by_hand, "%.0f")
+        .add("ratio", trainer / by_hand, "%.6f")
+        .add("extra", trainer - by_hand, "%.0f")
+        .add("predicted", 1.0, "%.1f")
+        .print(json);
   } else {
     std::fprintf(stderr, "SKIPPED: instructions per step: valgrind is not installed. Try: apt-get install valgrind\n");
   }
@@ -121,9 +126,12 @@ void report(bool json) {
     return bench::number_after(text, whose) / (steps - 1);
   };
   bench::Row{"trainer/allocations per step"}
-      .add("measured", per_step(a, "allocations ours")).add("by_hand", per_step(b, "allocations ours"))
-      .add("predicted", 0.0, "%.0f").add("inside_onednn", per_step(a, "allocations onednn"))
-      .add("inside_onednn_by_hand", per_step(b, "allocations onednn")).print(json);
+      .add("measured", per_step(a, "allocations ours"))
+      .add("by_hand", per_step(b, "allocations ours"))
+      .add("predicted", 0.0, "%.0f")
+      .add("inside_onednn", per_step(a, "allocations onednn"))
+      .add("inside_onednn_by_hand", per_step(b, "allocations onednn"))
+      .print(json);
   bench::Row{"trainer/mean loss"}
       .add("measured", bench::number_after(a, "loss"), "%.6f")
       .add("by_hand", bench::number_after(b, "loss"), "%.6f")

@@ -35,8 +35,8 @@ struct LeNet : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU,
 constexpr std::size_t rows = 64, batches = 16;
 
 struct Images {
-  std::vector<float> x = std::vector<float>(batches * rows * 784);         // (16 · 64, 28, 28, 1)
-  std::vector<int> y   = std::vector<int>(batches * rows);                 // (16 · 64)
+  std::vector<float> x = std::vector<float>(batches * rows * 784);  // (16 · 64, 28, 28, 1)
+  std::vector<int> y   = std::vector<int>(batches * rows);          // (16 · 64)
 
   Images() {
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{1, 0}.uniform(i);
@@ -47,8 +47,7 @@ struct Images {
 };
 
 /// Milliseconds per step: the median over blocks of 25 steps, after two blocks of warm-up.
-template <class Step>
-double ms_per_step(Step&& step) {
+template <class Step> double ms_per_step(Step&& step) {
   auto blocks = std::vector<double>{};
   for (std::size_t block = 0, i = 0; block < 12; ++block) {
     auto const start = std::chrono::steady_clock::now();
@@ -145,7 +144,8 @@ void report(bool json, int rounds) {
 #ifdef CHORALE_HAVE_LIBTORCH
   contenders.insert(contenders.end(), {"libtorch_tuned", "libtorch_as_written"});
 #else
-  std::fprintf(stderr, "SKIPPED: libtorch: it was absent when this was built. "
+  std::fprintf(stderr,
+               "SKIPPED: libtorch: it was absent when this was built. "
                "Try: apt-get install libtorch-dev libopenblas0-pthread libtcmalloc-minimal4\n");
 #endif
   if (!json)
@@ -156,13 +156,14 @@ void report(bool json, int rounds) {
     if (threads == 2) contenders.push_back("compared");
     for (int round = 0; round < rounds; ++round)
       for (auto const& who : contenders)
-        ms[who].push_back(bench::number_after(
-            bench::output_of(environment_of(who) + "'" + bench::this_program() + "' --only " + who + " --threads " +
-                             std::to_string(threads)), "ms_per_step"));
+        ms[who].push_back(
+            bench::number_after(bench::output_of(environment_of(who) + "'" + bench::this_program() + "' --only " + who +
+                                                 " --threads " + std::to_string(threads)),
+                                "ms_per_step"));
     auto const ours = bench::median(ms["chorale"]);
     for (auto const& who : contenders) {
       auto const theirs = bench::median(ms[who]);
-      auto row = bench::Row{"training/" + who};
+      auto row          = bench::Row{"training/" + who};
       row.add("threads", threads, "%.0f").add("ms_per_step", theirs).add("images_per_s", rows / theirs * 1e3, "%.0f");
       if (who == "compared") row.add("predicted_ms", ours + hash_ms()).add("of_chorale", theirs / ours);
       else if (who != "chorale") row.add("chorale_is_faster_by", theirs / ours, "%.2f");
@@ -179,7 +180,7 @@ int main(int argc, char** argv) try {
   auto flags  = CLI::App{"Images per second of the CNN in training, beside oneDNN by hand and libtorch."};
   auto only   = std::string{};
   int threads = 1, rounds = 5;
-  bool json   = false;
+  bool json = false;
   flags.add_flag("--json", json, "one JSON object a line");
   flags.add_option("--rounds", rounds, "of every contender in turn")->check(CLI::PositiveNumber)->capture_default_str();
   flags.add_option("--only", only, "measure one contender and print ms_per_step")

@@ -44,44 +44,45 @@ struct Parts {
   double all() const { return compute + wait + communication; }
 };
 
-template <class R, class T>
-Parts one_worker(Rank rank, std::vector<std::string> const& addresses, int steps) {
-  using clock = std::chrono::steady_clock;
+template <class R, class T> Parts one_worker(Rank rank, std::vector<std::string> const& addresses, int steps) {
+  using clock        = std::chrono::steady_clock;
   auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, rank}});
-  auto live   = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, R{}, with_plan(T{}, Cnn::plan)};
-  auto copies = live.create(nn::compile<Cnn>(loss::SparseCrossEntropy{}, optim::Adam{}), 1);
-  auto x = std::vector<float>(rows * 784);
-  auto y = std::vector<int>(rows);
+  auto live          = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, R{}, with_plan(T{}, Cnn::plan)};
+  auto copies        = live.create(nn::compile<Cnn>(loss::SparseCrossEntropy{}, optim::Adam{}), 1);
+  auto x             = std::vector<float>(rows * 784);
+  auto y             = std::vector<int>(rows);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{1, static_cast<std::uint64_t>(rank)}.uniform(i);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int>(i % 10);
-  auto share = PerReplica{std::vector{Batch{.x = x, .y = y, .rows = rows}}};
+  auto share   = PerReplica{std::vector{Batch{.x = x, .y = y, .rows = rows}}};
   auto compute = std::vector<double>{}, wait = std::vector<double>{}, communication = std::vector<double>{};
   for (int step = -steps / 10; step < steps; ++step)
-    live.run([&](auto& replica, auto& copy, Batch const& batch) {
-      auto const t0 = clock::now();
-      auto result   = replica.value_and_gradient(copy, batch);
-      auto const t1 = clock::now();
-      replica.barrier();
-      auto const t2 = clock::now();
-      replica.all_reduce(result.gradients);
-      auto const t3 = clock::now();
-      copy.optimizer.apply(copy.net.variables(), result.gradients);
-      auto const t4 = clock::now();
-      if (step < 0) return;
-      auto const us = [](auto span) { return std::chrono::duration<double, std::micro>(span).count(); };
-      compute.push_back(us(t1 - t0 + (t4 - t3)));
-      wait.push_back(us(t2 - t1));
-      communication.push_back(us(t3 - t2));
-    }, copies, share);
+    live.run(
+        [&](auto& replica, auto& copy, Batch const& batch) {
+          auto const t0 = clock::now();
+          auto result   = replica.value_and_gradient(copy, batch);
+          auto const t1 = clock::now();
+          replica.barrier();
+          auto const t2 = clock::now();
+          replica.all_reduce(result.gradients);
+          auto const t3 = clock::now();
+          copy.optimizer.apply(copy.net.variables(), result.gradients);
+          auto const t4 = clock::now();
+          if (step < 0) return;
+          auto const us = [](auto span) { return std::chrono::duration<double, std::micro>(span).count(); };
+          compute.push_back(us(t1 - t0 + (t4 - t3)));
+          wait.push_back(us(t2 - t1));
+          communication.push_back(us(t3 - t2));
+        },
+        copies, share);
   return {bench::median(compute), bench::median(wait), bench::median(communication)};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto app    = CLI::App{"Images per second of 1, 2 and 4 processes with 64 rows each, and where a step's time goes."};
-  bool json   = false;
-  int  rounds = 5, steps = 300, only = 0;
+  auto app   = CLI::App{"Images per second of 1, 2 and 4 processes with 64 rows each, and where a step's time goes."};
+  bool json  = false;
+  int rounds = 5, steps = 300, only = 0;
   auto const transports = std::vector<std::string>{"tcp", "shared_memory"};
   std::string transport = "tcp";
   app.add_flag("--json", json, "one JSON object a line");
@@ -93,9 +94,8 @@ int main(int argc, char** argv) try {
   if (only > 0) {
     auto const addresses = free_loopback_addresses(only);
     bench::on_processes(only, 0, bench::Cores::one_each, [&](Rank rank) {
-      auto const step = transport == "tcp"
-                            ? one_worker<RingAllReduce, TcpTransport>(rank, addresses, steps)
-                            : one_worker<DirectAllReduce, SharedMemoryTransport>(rank, addresses, steps);
+      auto const step = transport == "tcp" ? one_worker<RingAllReduce, TcpTransport>(rank, addresses, steps)
+                                           : one_worker<DirectAllReduce, SharedMemoryTransport>(rank, addresses, steps);
       if (rank == 0) {
         std::printf("compute %.1f\nwait %.1f\ncommunication %.1f\n", step.compute, step.wait, step.communication);
         std::fflush(stdout);
@@ -111,8 +111,8 @@ int main(int argc, char** argv) try {
   for (int round = 0; round < rounds; ++round)
     for (auto const n : counts)
       for (auto const& one : transports) {
-        auto const text = bench::output_of(bench::this_program() + " --steps " + std::to_string(steps) + " --transport " +
-                                           one + " --only " + std::to_string(n));
+        auto const text = bench::output_of(bench::this_program() + " --steps " + std::to_string(steps) +
+                                           " --transport " + one + " --only " + std::to_string(n));
         all[{one, n}].push_back({bench::number_after(text, "compute"), bench::number_after(text, "wait"),
                                  bench::number_after(text, "communication")});
       }
@@ -129,9 +129,11 @@ int main(int argc, char** argv) try {
       auto const images = n * static_cast<double>(rows) / us * 1e6;
       if (n == 1) alone = images;
       auto const predicted = alone * std::min(n, cores);
-      auto row = bench::Row{"weak_scaling"};
+      auto row             = bench::Row{"weak_scaling"};
       row.add("transport", one).add("processes", n, "%.0f").add("images_per_s", images, "%.0f");
-      row.add("predicted", predicted, "%.0f").add("efficiency", images / predicted, "%.2f").add("us_per_step", us, "%.0f");
+      row.add("predicted", predicted, "%.0f")
+          .add("efficiency", images / predicted, "%.2f")
+          .add("us_per_step", us, "%.0f");
       row.add("compute_us", of([](Parts const& p) { return p.compute; }), "%.0f");
       row.add("wait_us", of([](Parts const& p) { return p.wait; }), "%.0f");
       row.add("communication_us", of([](Parts const& p) { return p.communication; }), "%.0f");

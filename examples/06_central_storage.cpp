@@ -12,13 +12,12 @@
 
 using namespace chorale;
 
-struct LeNet : nn::Sequential<
-    nn::Input<28, 28, 1>,                               // (B, 28, 28,  1)
-    nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,         // (B, 26, 26, 32)
-    nn::MaxPool2D<2>,                                   // (B, 13, 13, 32)
-    nn::Flatten,                                        // (B, 5408)
-    nn::Dense<64, nn::HeUniform>, nn::ReLU,             // (B, 64)
-    nn::Dense<10>> {};                                  // (B, 10) logits
+struct LeNet : nn::Sequential<nn::Input<28, 28, 1>,                        // (B, 28, 28,  1)
+                              nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,  // (B, 26, 26, 32)
+                              nn::MaxPool2D<2>,                            // (B, 13, 13, 32)
+                              nn::Flatten,                                 // (B, 5408)
+                              nn::Dense<64, nn::HeUniform>, nn::ReLU,      // (B, 64)
+                              nn::Dense<10>> {};                           // (B, 10) logits
 
 int main(int argc, char** argv) {
   return example::run(argc, argv, {.flags = {"--replicas", "--lr", "--checkpoints"}}, [](example::Options const& o) {
@@ -29,8 +28,8 @@ int main(int argc, char** argv) {
       auto train = rows.map(data::scale).cache().shuffle(10'000, o.seed).batch(o.batch).prefetch(2);
       auto test  = test_rows.map(data::scale).batch(256);
 
-      auto model   = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()},
-                                        metric::Accuracy{});
+      auto model =
+          nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()}, metric::Accuracy{});
       auto trainer = Trainer{model, strategy, DirectAllReduce{}, LocalTransport{}, o.seed};
 
       trainer.fit(train, {.epochs = o.epochs, .checkpoints = {.folder = o.checkpoints}});

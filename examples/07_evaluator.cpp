@@ -16,26 +16,26 @@
 
 using namespace chorale;
 
-struct LeNet : nn::Sequential<
-    nn::Input<28, 28, 1>,                               // (B, 28, 28,  1)
-    nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,         // (B, 26, 26, 32)
-    nn::MaxPool2D<2>,                                   // (B, 13, 13, 32)
-    nn::Flatten,                                        // (B, 5408)
-    nn::Dense<64, nn::HeUniform>, nn::ReLU,             // (B, 64)
-    nn::Dense<10>> {};                                  // (B, 10) logits
+struct LeNet : nn::Sequential<nn::Input<28, 28, 1>,                        // (B, 28, 28,  1)
+                              nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,  // (B, 26, 26, 32)
+                              nn::MaxPool2D<2>,                            // (B, 13, 13, 32)
+                              nn::Flatten,                                 // (B, 5408)
+                              nn::Dense<64, nn::HeUniform>, nn::ReLU,      // (B, 64)
+                              nn::Dense<10>> {};                           // (B, 10) logits
 
 int main(int argc, char** argv) {
   return example::run(argc, argv, {.flags = {"--lr", "--checkpoints"}}, [](example::Options const& o) {
     auto const cluster     = Cluster::from_env();
     auto const checkpoints = CheckpointOptions{.folder = o.checkpoints};
-    auto const model       = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()},
-                                                metric::Accuracy{});
+    auto const model =
+        nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()}, metric::Accuracy{});
 
     example::with_digits(o, [&](auto const& rows, auto const& test_rows) {
       auto const test = test_rows.map(data::scale).batch(256);
 
       if (cluster.task().role == Role::evaluator) {
-        if (o.checkpoints.empty()) throw BadArgument{"an evaluator follows a folder of checkpoints.", "--checkpoints DIR"};
+        if (o.checkpoints.empty())
+          throw BadArgument{"an evaluator follows a folder of checkpoints.", "--checkpoints DIR"};
         auto evaluator = Trainer{model, OneDeviceStrategy{}};
         evaluate_checkpoints(evaluator, test, {.checkpoints = checkpoints, .epochs = o.epochs},
                              [](CheckpointScores const& one) {

@@ -15,13 +15,12 @@
 
 using namespace chorale;
 
-struct LeNet : nn::Sequential<
-    nn::Input<28, 28, 1>,                               // (B, 28, 28,  1)
-    nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,         // (B, 26, 26, 32)
-    nn::MaxPool2D<2>,                                   // (B, 13, 13, 32)
-    nn::Flatten,                                        // (B, 5408)
-    nn::Dense<64, nn::HeUniform>, nn::ReLU,             // (B, 64)
-    nn::Dense<10>> {};                                  // (B, 10) logits
+struct LeNet : nn::Sequential<nn::Input<28, 28, 1>,                        // (B, 28, 28,  1)
+                              nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,  // (B, 26, 26, 32)
+                              nn::MaxPool2D<2>,                            // (B, 13, 13, 32)
+                              nn::Flatten,                                 // (B, 5408)
+                              nn::Dense<64, nn::HeUniform>, nn::ReLU,      // (B, 64)
+                              nn::Dense<10>> {};                           // (B, 10) logits
 
 /// 1e-3 for three epochs, 1e-4 for four, then 1e-5.
 float decay(int epoch, float) { return epoch < 3 ? 1e-3F : epoch < 7 ? 1e-4F : 1e-5F; }
@@ -40,16 +39,18 @@ int main(int argc, char** argv) {
       auto train = rows.map(data::scale).cache().shuffle(10'000, o.seed).batch(o.batch).prefetch(2);
       auto test  = test_rows.map(data::scale).batch(256);
 
-      auto model   = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
-      auto trainer = Trainer{model, MirroredStrategy{Cpu::split(o.replicas)}, DirectAllReduce{}, LocalTransport{}, o.seed};
+      auto model = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+      auto trainer =
+          Trainer{model, MirroredStrategy{Cpu::split(o.replicas)}, DirectAllReduce{}, LocalTransport{}, o.seed};
 
-      trainer.fit(train, {.epochs = o.epochs, .checkpoints = {.folder = o.checkpoints}, .summary_every = 50,
-                          .floor = true},                              // speed in percent of what this machine allows
-                  validate_on(test),
-                  LearningRateScheduler{decay},
+      trainer.fit(train,
+                  {.epochs        = o.epochs,
+                   .checkpoints   = {.folder = o.checkpoints},
+                   .summary_every = 50,
+                   .floor         = true},  // speed in percent of what this machine allows
+                  validate_on(test), LearningRateScheduler{decay},
                   EarlyStopping{.monitor = "val_loss", .patience = 3, .restore_best_weights = true},
-                  ModelCheckpoint{.filepath = o.run + "/best.safetensors", .save_best_only = true},
-                  RunFolder{o.run},
+                  ModelCheckpoint{.filepath = o.run + "/best.safetensors", .save_best_only = true}, RunFolder{o.run},
                   PrintLR{});
       example::print_test(trainer.evaluate(test));
     });

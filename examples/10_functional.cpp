@@ -21,11 +21,11 @@
 
 using namespace chorale;
 
-struct Title : Field<int, 10> {};                                          // (B, 10) ids of words
-struct Body : Field<int, 50> {};                                           // (B, 50)
-struct Tags : Field<float, 12> {};                                         // (B, 12) zeros and ones
-struct Priority : Field<float, 1> {};                                      // (B, 1) 1: urgent
-struct Department : Field<int, 1> {};                                      // (B, 1) 0 to 3
+struct Title : Field<int, 10> {};      // (B, 10) ids of words
+struct Body : Field<int, 50> {};       // (B, 50)
+struct Tags : Field<float, 12> {};     // (B, 12) zeros and ones
+struct Priority : Field<float, 1> {};  // (B, 1) 1: urgent
+struct Department : Field<int, 1> {};  // (B, 1) 0 to 3
 
 constexpr int words = 10'000;
 
@@ -37,8 +37,8 @@ struct Tickets : nn::Graph<Title, Body, Tags> {
   nn::Dense<4> department{"department"};
 
   constexpr auto operator()(auto title, auto body, auto tags) const {
-    auto const features = nn::concatenate(title_reader(title_words(title)),               // (B, 128)
-                                          body_reader(body_words(body)), tags);           // (B, 32), (B, 12)
+    auto const features = nn::concatenate(title_reader(title_words(title)),      // (B, 128)
+                                          body_reader(body_words(body)), tags);  // (B, 32), (B, 12)
     return nn::outputs<Priority, Department>(priority(features), department(features));
   }
 };
@@ -47,7 +47,7 @@ struct Tickets : nn::Graph<Title, Body, Tags> {
 auto const write_ticket = [](auto const& row, auto& ticket) {
   auto const draw = Random{Seed{3}, static_cast<std::uint64_t>(row.x[0])};
   auto drawn      = std::uint64_t{0};
-  auto const word = [&] {                                                  // most words are among the first
+  auto const word = [&] {  // most words are among the first
     auto const u = draw.uniform(drawn++);
     return static_cast<int>(u * u * u * words);
   };
@@ -67,10 +67,10 @@ int main() try {
   auto const tickets =
       data::from_tensors(numbers, numbers, 1).map<Title, Body, Tags, Priority, Department>(write_ticket);
 
-  auto const model = nn::compile<Tickets>(nn::of<Priority>(loss::BinaryCrossEntropy{}) +
-                                              0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
-                                          optim::Adam{.learning_rate = 1e-2F}, nn::of<Department>(metric::Accuracy{}));
-  auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 1};
+  auto const model = nn::compile<Tickets>(
+      nn::of<Priority>(loss::BinaryCrossEntropy{}) + 0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
+      optim::Adam{.learning_rate = 1e-2F}, nn::of<Department>(metric::Accuracy{}));
+  auto trainer       = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 1};
   auto const history = trainer.fit(tickets.shuffle(2'000).batch(64), {.epochs = 3});
 
   auto const traffic = trainer.live().local_replica(0).traffic();
@@ -78,7 +78,7 @@ int main() try {
   auto const dense   = static_cast<double>(PlanView{model.plan}.values() * sizeof(float));
   std::printf("a step moves %.2f MB, and would move %.2f MB with dense tables\n",
               static_cast<double>(traffic.bytes) / steps / 1e6, dense / 1e6);
-  auto const predicted = trainer.predict(tickets.batch(64));               // (rows, 1 + 4)
+  auto const predicted = trainer.predict(tickets.batch(64));  // (rows, 1 + 4)
   auto stream          = tickets.batch(3).stream(0);
   auto first           = decltype(tickets.batch(3))::element{};
   stream.next(first);

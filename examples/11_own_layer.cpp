@@ -30,7 +30,7 @@ struct Scaled : nn::Layer<Scaled> {
   static void forward(auto& at) {
     for (std::size_t i = 0; i < at.x().size(); ++i) at.y()[i] = at.v[0][i % at.v[0].size()] * at.x()[i];
   }
-  static void backward(auto& at) {                                         // gradients are zeros, or sums: add to them
+  static void backward(auto& at) {  // gradients are zeros, or sums: add to them
     for (std::size_t i = 0; i < at.x().size(); ++i) {
       at.dv[0][i % at.v[0].size()] += at.dy()[i] * at.x()[i];
       if (!at.dx().empty()) at.dx()[i] += at.dy()[i] * at.v[0][i % at.v[0].size()];
@@ -46,8 +46,7 @@ struct SoftSign : nn::Elementwise<SoftSign> {
 };
 
 /// A layer made of layers: a struct with a call operator.
-template <int Width>
-struct Mixed {
+template <int Width> struct Mixed {
   nn::Dense<Width> in;
   Scaled scaled;
   constexpr auto operator()(auto x) const { return SoftSign{}(scaled(in(x))); }
@@ -84,24 +83,28 @@ struct Surface : nn::Graph<Point> {
 };
 
 int main() try {
-  auto const errors = std::array{nn::gradient_error<Scaled, nn::Of<float, 5>>(),
-                                 nn::gradient_error<SoftSign, nn::Of<float, 7>>(),
-                                 nn::network_gradient_error<Surface>()};
+  auto const errors =
+      std::array{nn::gradient_error<Scaled, nn::Of<float, 5>>(), nn::gradient_error<SoftSign, nn::Of<float, 7>>(),
+                 nn::network_gradient_error<Surface>()};
   std::printf("errors of gradients: Scaled %.5f, SoftSign %.5f, the network %.5f\n", errors[0], errors[1], errors[2]);
 
   auto numbers = std::vector<float>(1'000);
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-  auto const points = data::from_tensors(numbers, numbers, 1).map<Point, Height>([](auto const& row, auto& to) {
-    auto const draw = Random{Seed{1}, static_cast<std::uint64_t>(row.x[0])};
-    auto const x = draw.uniform(0, -2, 2), y = draw.uniform(1, -2, 2);
-    to[Point{}]  = {x, y};
-    to[Height{}] = {std::sin(x) * std::cos(y)};
-  }).cache().shuffle(1'000).batch(40);
+  auto const points = data::from_tensors(numbers, numbers, 1)
+                          .map<Point, Height>([](auto const& row, auto& to) {
+                            auto const draw = Random{Seed{1}, static_cast<std::uint64_t>(row.x[0])};
+                            auto const x = draw.uniform(0, -2, 2), y = draw.uniform(1, -2, 2);
+                            to[Point{}]  = {x, y};
+                            to[Height{}] = {std::sin(x) * std::cos(y)};
+                          })
+                          .cache()
+                          .shuffle(1'000)
+                          .batch(40);
 
   auto const model = nn::compile<Surface>(LogCosh{}, optim::Adam{.learning_rate = 1e-2F}, Within{});
-  auto last = std::array<double, 2>{};
+  auto last        = std::array<double, 2>{};
   for (auto const replicas : {1, 3}) {
-    auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, Reproducible{}, LocalTransport{}, 1};
+    auto trainer       = Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, Reproducible{}, LocalTransport{}, 1};
     auto const history = trainer.fit(points, {.epochs = 40, .show = Show::nothing});
     last[replicas == 1 ? 0 : 1] = history.back().scores.loss();
     std::printf("%d replica%s: loss %.4f -> %.4f, within 0.1: %.2f\n", replicas, replicas == 1 ? "" : "s",

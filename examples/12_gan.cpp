@@ -34,19 +34,23 @@ struct Discriminator : nn::Graph<nn::Differentiable<Point, nn::OnRequest>> {
 
 int main() try {
   constexpr std::size_t rows = 4'096;
-  auto numbers = std::vector<float>(rows);
+  auto numbers               = std::vector<float>(rows);
   for (std::size_t i = 0; i < rows; ++i) numbers[i] = static_cast<float>(i);
-  auto const circle = data::from_tensors(numbers, numbers, 1).map<Noise, Point>([](auto const& row, auto& to) {
-    auto const draw  = Random{Seed{9}, static_cast<std::uint64_t>(row.x[0])};
-    auto const angle = 2 * std::numbers::pi_v<float> * draw.uniform(0);
-    to[Point{}]      = {2 * std::cos(angle), 2 * std::sin(angle)};
-    to[Noise{}]      = {draw.normal(1), draw.normal(2)};
-  }).cache().shuffle(rows).batch(64);
+  auto const circle = data::from_tensors(numbers, numbers, 1)
+                          .map<Noise, Point>([](auto const& row, auto& to) {
+                            auto const draw  = Random{Seed{9}, static_cast<std::uint64_t>(row.x[0])};
+                            auto const angle = 2 * std::numbers::pi_v<float> * draw.uniform(0);
+                            to[Point{}]      = {2 * std::cos(angle), 2 * std::sin(angle)};
+                            to[Noise{}]      = {draw.normal(1), draw.normal(2)};
+                          })
+                          .cache()
+                          .shuffle(rows)
+                          .batch(64);
 
-  auto const rule  = optim::Adam{.learning_rate = 2e-3F, .beta_1 = 0.5F};
-  auto strategy    = Live{MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
-  auto generators  = strategy.create(nn::compile<Generator>(loss::Given{}, rule), 1);
-  auto critics     = strategy.create(nn::compile<Discriminator>(loss::BinaryCrossEntropy{}, rule), 2);
+  auto const rule = optim::Adam{.learning_rate = 2e-3F, .beta_1 = 0.5F};
+  auto strategy   = Live{MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
+  auto generators = strategy.create(nn::compile<Generator>(loss::Given{}, rule), 1);
+  auto critics    = strategy.create(nn::compile<Discriminator>(loss::BinaryCrossEntropy{}, rule), 2);
 
   auto const step = [&](auto& replica, auto& generator, auto& critic, Rows<Noise, Point> const& batch, float& radius) {
     auto const learn = [&](auto& model, auto const& batch_of_model) {
@@ -54,9 +58,9 @@ int main() try {
       strategy.update(replica, model, gradients);
       return loss;
     };
-    auto const fakes = generator.outputs(batch);                           // (B, 2), until the generator computes again
-    auto points      = std::vector<float>(batch[Point{}].begin(), batch[Point{}].end());       // (2 B, 2): real, made
-    auto is_real     = std::vector<float>(batch.rows, 1.0F);                                   // (2 B, 1)
+    auto const fakes = generator.outputs(batch);  // (B, 2), until the generator computes again
+    auto points      = std::vector<float>(batch[Point{}].begin(), batch[Point{}].end());  // (2 B, 2): real, made
+    auto is_real     = std::vector<float>(batch.rows, 1.0F);                              // (2 B, 1)
     points.insert(points.end(), fakes.begin(), fakes.end());
     is_real.resize(2 * batch.rows, 0.0F);
     auto const loss = learn(critic, Rows<Point, IsReal>{points, is_real});
@@ -65,7 +69,7 @@ int main() try {
     for (std::size_t i = 0; i < batch.rows; ++i)
       radius += std::hypot(fakes[2 * i], fakes[2 * i + 1]) / static_cast<float>(batch.rows);
 
-    auto const ones = std::vector<float>(batch.rows, 1.0F);                // as if they were real
+    auto const ones = std::vector<float>(batch.rows, 1.0F);  // as if they were real
     learn(generator, Rows<Point>{critic.gradient_by(Point{}, Rows<Point, IsReal>{fakes, ones})});
     return loss;
   };

@@ -29,8 +29,8 @@ struct LeNetImpl : torch::nn::Module {
     register_module("dense_1", dense_1);
   }
   torch::Tensor forward(torch::Tensor x) {
-    x = torch::max_pool2d(torch::relu(conv2d(x)), 2);   // (B, 1, 28, 28) -> (B, 32, 13, 13)
-    return dense_1(torch::relu(dense(x.flatten(1))));   // (B, 5408) -> (B, 10) logits
+    x = torch::max_pool2d(torch::relu(conv2d(x)), 2);  // (B, 1, 28, 28) -> (B, 32, 13, 13)
+    return dense_1(torch::relu(dense(x.flatten(1))));  // (B, 5408) -> (B, 10) logits
   }
 };
 TORCH_MODULE(LeNet);
@@ -72,9 +72,10 @@ int main(int argc, char** argv) {
 #include <cstdio>
 
 int main() {
-  std::fputs("chorale: 13_libtorch needs libtorch, which was absent when this was built.\n"
-             "         Try: apt-get install libtorch-dev, or CHORALE_LIBTORCH=FOLDER, and then tools/run 13_libtorch\n",
-             stderr);
+  std::fputs(
+      "chorale: 13_libtorch needs libtorch, which was absent when this was built.\n"
+      "         Try: apt-get install libtorch-dev, or CHORALE_LIBTORCH=FOLDER, and then tools/run 13_libtorch\n",
+      stderr);
   return 2;
 }
 

@@ -17,13 +17,13 @@
 #include <vector>
 
 using namespace chorale;
-using Points = BasicBatch<float, float>;                                   // x (B, 1), y (B, 1)
+using Points = BasicBatch<float, float>;  // x (B, 1), y (B, 1)
 
 constexpr std::size_t terms = 2;
 
 /// y = sum of a[t] exp(-b[t] x): adds up the squared errors, and their derivatives by a and b, over the rows.
 auto const squared_error = [](auto& step, Points const& batch) {
-  auto const a = step.value(0), b = step.value(1);                         // (terms), (terms)
+  auto const a = step.value(0), b = step.value(1);  // (terms), (terms)
   auto const da = step.gradient(0), db = step.gradient(1);
   auto loss = 0.0F;
   for (std::size_t r = 0; r < batch.rows; ++r) {
@@ -49,7 +49,7 @@ int main() try {
                                           squared_error, optim::Adam{.learning_rate = 0.05F});
   auto hash        = std::uint64_t{0};
   for (int replicas = 1; replicas <= 4; ++replicas) {
-    auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, Reproducible{}, LocalTransport{}, 1};
+    auto trainer       = Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, Reproducible{}, LocalTransport{}, 1};
     auto const history = trainer.fit(curve, {.epochs = 30, .show = Show::nothing});
     std::printf("%d replica%s: loss %.4f -> %.4f, hash %016llx\n", replicas, replicas == 1 ? "" : "s",
                 history.front().scores.loss(), history.back().scores.loss(),

@@ -24,8 +24,8 @@ using namespace chorale;
 
 constexpr int text_length = 64, vector_size = 128, num_heads = 4;
 
-struct Text : Field<int, text_length> {};                                        // (B, T) characters
-struct Next : Field<int, text_length> {};                                        // (B, T) the one after each
+struct Text : Field<int, text_length> {};  // (B, T) characters
+struct Next : Field<int, text_length> {};  // (B, T) the one after each
 
 struct Layer {
   nn::LayerNorm norm, norm_2;
@@ -33,7 +33,7 @@ struct Layer {
   nn::Dense<4 * vector_size> wide;
   nn::Dense<vector_size> mixed, narrow;
 
-  constexpr auto operator()(auto x) const {                                // (B, T, 128)
+  constexpr auto operator()(auto x) const {  // (B, T, 128)
     auto const y = x + mixed(nn::CausalHeads<num_heads>{}(queries_keys_values(norm(x))));
     return y + narrow(nn::gelu(wide(norm_2(y))));
   }
@@ -46,16 +46,16 @@ struct Gpt : nn::Graph<Text> {
   nn::LayerNorm last;
 
   constexpr auto operator()(auto text) const {
-    auto x = positions(table(text));                                       // (B, T, 128)
+    auto x = positions(table(text));  // (B, T, 128)
     for (auto const& layer : layers) x = layer(x);
-    return nn::outputs<Next>(table.logits(last(x)));                       // (B, T, characters)
+    return nn::outputs<Next>(table.logits(last(x)));  // (B, T, characters)
   }
 };
 
 /// Rows of 64 characters from random places of a text, and those that follow.
 auto windows(std::vector<int> const& text, std::size_t rows) {
-  return data::from_tensors(example::count_to(rows), example::count_to(rows), 1).map<Text, Next>(
-      [&text](auto const& row, auto& to) {
+  return data::from_tensors(example::count_to(rows), example::count_to(rows), 1)
+      .map<Text, Next>([&text](auto const& row, auto& to) {
         auto const places = static_cast<std::uint32_t>(text.size() - text_length);
         auto const from   = text.begin() + Random{Seed{5}, 0}.below(static_cast<std::uint64_t>(row.x[0]), places);
         to[Text{}].assign(from, from + text_length);
@@ -76,18 +76,20 @@ int main(int argc, char** argv) try {
                                       optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}});
   auto trainer = Trainer{model, MirroredStrategy{Cpu::split(Cpu{}.threads())}, RingAllReduce{}, LocalTransport{}, 1};
 
-  constexpr std::size_t rows = 12, parts = 10;                             // of a batch; lines of progress
-  auto const part    = (static_cast<std::size_t>(o.steps) + parts - 1) / parts;
-  auto const history = trainer.fit(windows(train, part * parts * rows).batch(rows),
-                                   {.epochs = parts, .steps_per_epoch = part});
-  auto const test    = trainer.evaluate(windows(unseen, part * rows).batch(rows));
+  constexpr std::size_t rows = 12, parts = 10;  // of a batch; lines of progress
+  auto const part = (static_cast<std::size_t>(o.steps) + parts - 1) / parts;
+  auto const history =
+      trainer.fit(windows(train, part * parts * rows).batch(rows), {.epochs = parts, .steps_per_epoch = part});
+  auto const test = trainer.evaluate(windows(unseen, part * rows).batch(rows));
   std::printf("loss of text that it has not seen: %.4f\n", test.loss());
 
   auto text = std::vector<int>(whole.begin(), whole.begin() + text_length);  // goes on from the beginning
-  auto const last = data::from_tensors(example::count_to(1), example::count_to(1), 1).map<Text>(
-      [&text](auto const&, auto& to) { to[Text{}].assign(text.end() - text_length, text.end()); });
+  auto const last =
+      data::from_tensors(example::count_to(1), example::count_to(1), 1).map<Text>([&text](auto const&, auto& to) {
+        to[Text{}].assign(text.end() - text_length, text.end());
+      });
   for (int i = 0; i < o.characters; ++i) {
-    auto const y = trainer.predict(last.batch(1)).values;                  // (1, T · characters)
+    auto const y = trainer.predict(last.batch(1)).values;  // (1, T · characters)
     text.push_back(example::draw({y.end() - example::characters, y.end()}, Random{Seed{7}, 1}.uniform(i)));
   }
   std::printf("%s\n", example::as_string({text.begin() + text_length, text.end()}).c_str());

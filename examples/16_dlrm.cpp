@@ -20,14 +20,13 @@ using namespace chorale;
 
 constexpr int ids_of_a_bag = 4;
 
-struct Numbers : Field<float, 13> {};                                      // (B, 13)
-struct Users : Field<int, ids_of_a_bag> {};                                // (B, 4) ids, in each of three fields
+struct Numbers : Field<float, 13> {};        // (B, 13)
+struct Users : Field<int, ids_of_a_bag> {};  // (B, 4) ids, in each of three fields
 struct Items : Field<int, ids_of_a_bag> {};
 struct Words : Field<int, ids_of_a_bag> {};
-struct Clicked : Field<float, 1> {};                                       // (B, 1) 0 or 1
+struct Clicked : Field<float, 1> {};  // (B, 1) 0 or 1
 
-template <int... Widths>
-using Network = nn::Block<nn::Block<nn::Dense<Widths>, nn::ReLU>...>;
+template <int... Widths> using Network = nn::Block<nn::Block<nn::Dense<Widths>, nn::ReLU>...>;
 
 struct Dlrm : nn::Graph<Numbers, Users, Items, Words> {
   nn::EmbeddingBag<100'000, 16, nn::Bag::sum> users;
@@ -38,8 +37,8 @@ struct Dlrm : nn::Graph<Numbers, Users, Items, Words> {
   nn::Dense<1> click;
 
   constexpr auto operator()(auto numbers, auto user, auto item, auto word) const {
-    auto const x     = bottom(numbers);                                    // (B, 16)
-    auto const pairs = nn::interaction(x, users(user), items(item), words(word));          // (B, 6)
+    auto const x     = bottom(numbers);                                            // (B, 16)
+    auto const pairs = nn::interaction(x, users(user), items(item), words(word));  // (B, 6)
     return nn::outputs<Clicked>(click(top(nn::concatenate(x, pairs))));
   }
 };
@@ -48,7 +47,7 @@ struct Dlrm : nn::Graph<Numbers, Users, Items, Words> {
 auto const write_row = [](auto const& n, auto& row) {
   auto const random = Random{Seed{2}, static_cast<std::uint64_t>(n.x[0])};
   auto drawn        = std::uint64_t{0};
-  auto const fill   = [&](std::vector<int>& ids, int table) {              // by a power law: half are the first 6 %
+  auto const fill   = [&](std::vector<int>& ids, int table) {  // by a power law: half are the first 6 %
     ids.resize(ids_of_a_bag);
     for (auto& id : ids) {
       auto const u = random.uniform(drawn++);
@@ -67,10 +66,13 @@ int main() try {
   auto numbers = std::vector<float>(20'000);
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
   auto const rows = data::from_tensors(numbers, numbers, 1)
-                        .map<Numbers, Users, Items, Words, Clicked>(write_row).cache().shuffle(20'000).batch(128);
+                        .map<Numbers, Users, Items, Words, Clicked>(write_row)
+                        .cache()
+                        .shuffle(20'000)
+                        .batch(128);
 
-  auto const model = nn::compile<Dlrm>(loss::BinaryCrossEntropy{}, optim::SGD{.learning_rate = 0.5F});
-  auto trainer     = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 1};
+  auto const model   = nn::compile<Dlrm>(loss::BinaryCrossEntropy{}, optim::SGD{.learning_rate = 0.5F});
+  auto trainer       = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 1};
   auto const history = trainer.fit(rows, {.epochs = 4});
 
   auto const traffic = trainer.live().local_replica(0).traffic();

@@ -30,16 +30,16 @@ using Conv = nn::Block<nn::Conv2D<Filters, Size, nn::Stride<Step>, nn::Pad<Size 
 template <int Filters, int Step = 1, class... Around>
 using Basic = nn::Block<nn::Residual<Conv<Filters, 3, Step>, nn::ReLU, Conv<Filters>, Around...>, nn::ReLU>;
 
-template <int Filters>                                                     // (B, H, W, C) to (B, H / 2, W / 2, Filters)
+template <int Filters>  // (B, H, W, C) to (B, H / 2, W / 2, Filters)
 using Stage = nn::Block<Basic<Filters, 2, nn::Shortcut<Conv<Filters, 1, 2>>>, nn::Repeat<2, Basic<Filters>>>;
 
-struct ResNet20 : nn::Sequential<nn::Input<32, 32, 3>,                     // (B, 32, 32, 3)
-                                 Conv<16>, nn::ReLU,                       // (B, 32, 32, 16)
+struct ResNet20 : nn::Sequential<nn::Input<32, 32, 3>,  // (B, 32, 32, 3)
+                                 Conv<16>, nn::ReLU,    // (B, 32, 32, 16)
                                  nn::Repeat<3, Basic<16>>,
-                                 Stage<32>,                                // (B, 16, 16, 32)
-                                 Stage<64>,                                // (B, 8, 8, 64)
-                                 nn::AveragePool2D<8>, nn::Flatten,        // (B, 64)
-                                 nn::Dense<10>> {};                        // (B, 10) logits
+                                 Stage<32>,                          // (B, 16, 16, 32)
+                                 Stage<64>,                          // (B, 8, 8, 64)
+                                 nn::AveragePool2D<8>, nn::Flatten,  // (B, 64)
+                                 nn::Dense<10>> {};                  // (B, 10) logits
 
 /// A function of map: about -2 to 2, moved by up to 4 pixels each way, mirrored half of the time.
 auto varied() {
@@ -64,8 +64,8 @@ int main(int argc, char** argv) try {
   return example::with_pictures(o, [&](auto const& train, auto const& test, std::size_t rows) {
     auto const steps = static_cast<std::int64_t>((rows + 31) / 32) * o.epochs;
     auto const rate  = optim::warm_up(steps / 10, 0.1F).then(optim::cosine(steps - steps / 10, 0.1F));
-    auto const rule  = optim::SGD{.learning_rate = rate, .momentum = 0.9F, .weight_decay = 1e-4F,
-                                  .decay = optim::SGD::Decay::in_gradient};
+    auto const rule  = optim::SGD{
+         .learning_rate = rate, .momentum = 0.9F, .weight_decay = 1e-4F, .decay = optim::SGD::Decay::in_gradient};
     auto const plain = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
     auto const model = nn::compile<ResNet20>(loss::SparseCrossEntropy{},
                                              optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}},
@@ -76,7 +76,7 @@ int main(int argc, char** argv) try {
     std::printf("pictures that it has not seen: loss %.4f accuracy %.4f\n", scores.loss(), scores["accuracy"]);
     for (auto const hash : trainer.hashes())
       if (hash != trainer.hashes()[0]) return 1;
-    return scores["accuracy"] > 0.3 ? 0 : 1;                               // guessing gives 0.1
+    return scores["accuracy"] > 0.3 ? 0 : 1;  // guessing gives 0.1
   });
 } catch (std::exception const& error) {
   std::fprintf(stderr, "%s\n", error.what());

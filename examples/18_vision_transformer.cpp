@@ -21,7 +21,7 @@ using namespace chorale;
 constexpr int num_patches = 16, vector_size = 64, num_heads = 4;
 
 struct Image : Field<float, 28, 28, 1> {};
-struct Digit : Field<int, 1> {};                                           // 0 to 9
+struct Digit : Field<int, 1> {};  // 0 to 9
 
 struct Block {
   nn::LayerNorm norm, norm_2;
@@ -29,7 +29,7 @@ struct Block {
   nn::Dense<2 * vector_size> wide;
   nn::Dense<vector_size> mixed, narrow;
 
-  constexpr auto operator()(auto x) const {                                // (B, 17, 64)
+  constexpr auto operator()(auto x) const {  // (B, 17, 64)
     auto const y = x + mixed(nn::Heads<num_heads>{}(queries_keys_values(norm(x))));
     return y + narrow(nn::gelu(wide(norm_2(y))));
   }
@@ -44,7 +44,7 @@ struct VisionTransformer : nn::Graph<Image> {
   nn::Dense<10> digit;
 
   constexpr auto operator()(auto image) const {
-    auto x = positions(token(nn::reshape<num_patches, vector_size>(patches(image))));      // (B, 17, 64)
+    auto x = positions(token(nn::reshape<num_patches, vector_size>(patches(image))));  // (B, 17, 64)
     for (auto const& block : blocks) x = block(x);
     return nn::outputs<Digit>(digit(nn::reshape<vector_size>(nn::slice<0, 1, 0>(last(x)))));
   }
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
       auto const plain = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
       auto const adam  = optim::AdamW{.learning_rate = rate, .weight_decay = 0.05F, .global_clipnorm = 1};
       auto const rule  = optim::Grouped{adam, {plain("*bias"), plain("*gamma"), plain("*beta")}};
-      auto trainer = Trainer{nn::compile<VisionTransformer>(loss::SparseCrossEntropy{}, rule, metric::Accuracy{}),
+      auto trainer     = Trainer{nn::compile<VisionTransformer>(loss::SparseCrossEntropy{}, rule, metric::Accuracy{}),
                              strategy, RingAllReduce{}, LocalTransport{}, o.seed};
 
       trainer.fit(train.prefetch(2), {.epochs = o.epochs});

@@ -22,39 +22,39 @@ using namespace chorale;
 using example::CartPole;
 
 struct State : Field<float, 4> {};
-struct Action : Field<int, 1> {};                                          // 1 pushes to the right
-struct Return : Field<float, 1> {};                                        // rewards from now on, discounted
-struct Advantage : Field<float, 1> {};                                     // what was better than expected; may be < 0
+struct Action : Field<int, 1> {};       // 1 pushes to the right
+struct Return : Field<float, 1> {};     // rewards from now on, discounted
+struct Advantage : Field<float, 1> {};  // what was better than expected; may be < 0
 
 struct Agent : nn::Graph<State> {
-  nn::Block<nn::Dense<64>, nn::Tanh, nn::Dense<2>> actor;                  // logits of the actions
-  nn::Block<nn::Dense<64>, nn::Tanh, nn::Dense<1>> critic;                 // the return that it expects
+  nn::Block<nn::Dense<64>, nn::Tanh, nn::Dense<2>> actor;   // logits of the actions
+  nn::Block<nn::Dense<64>, nn::Tanh, nn::Dense<1>> critic;  // the return that it expects
 
   constexpr auto operator()(auto state) const { return nn::outputs<Action, Return>(actor(state), critic(state)); }
 };
 
-constexpr std::size_t length = 256, num_carts = 16, games = 100;           // steps of an update; carts of all replicas
-constexpr float discount = 0.99F, reward = 1 - discount;                   // so that returns are below 1
+constexpr std::size_t length = 256, num_carts = 16, games = 100;  // steps of an update; carts of all replicas
+constexpr float discount = 0.99F, reward = 1 - discount;          // so that returns are below 1
 constexpr std::uint64_t first_seed = 1;
 
 int main() try {
-  auto const model = nn::compile<Agent>(nn::of<Action>(loss::SparseCrossEntropy{}).weighted_by(Advantage{}) +
-                                            nn::of<Return>(loss::MeanSquaredError{}),
-                                        optim::Adam{.learning_rate = 5e-3F});
+  auto const model = nn::compile<Agent>(
+      nn::of<Action>(loss::SparseCrossEntropy{}).weighted_by(Advantage{}) + nn::of<Return>(loss::MeanSquaredError{}),
+      optim::Adam{.learning_rate = 5e-3F});
   auto strategy = Live{MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
   auto agents   = strategy.create(model, first_seed);
-  auto played   = PerReplica<std::vector<CartPole>>(agents.size());        // carts, which go on from update to update
+  auto played   = PerReplica<std::vector<CartPole>>(agents.size());  // carts, which go on from update to update
 
   auto const share_of = [](auto& replica, std::size_t n) { return share(n, replica.id(), replica.num_replicas()); };
-  auto const learn = [&](auto& replica, auto& agent, std::vector<CartPole>& mine) {
+  auto const learn    = [&](auto& replica, auto& agent, std::vector<CartPole>& mine) {
     if (mine.empty()) mine = example::carts(first_seed, share_of(replica, num_carts));
-    auto const n  = mine.size(), rows = n * length;                        // row t n + k: step t of cart k
-    auto states   = std::vector<float>{}, values = states, returns = std::vector<float>(rows), advantages = returns;
-    auto actions  = std::vector<int>{};
-    auto ends     = std::vector<CartPole::End>{};
+    auto const n = mine.size(), rows = n * length;  // row t n + k: step t of cart k
+    auto states = std::vector<float>{}, values = states, returns = std::vector<float>(rows), advantages = returns;
+    auto actions = std::vector<int>{};
+    auto ends    = std::vector<CartPole::End>{};
     for (std::size_t t = 0; t <= length; ++t) {
-      auto const now = example::states_of(mine);                           // (n, 4)
-      auto const y   = agent.predict(Rows<State>{now});                    // (n, 3)
+      auto const now = example::states_of(mine);         // (n, 4)
+      auto const y   = agent.predict(Rows<State>{now});  // (n, 3)
       for (std::size_t k = 0; k < n; ++k) values.push_back(y[3 * k + 2]);
       if (t == length) break;
       states.insert(states.end(), now.begin(), now.end());
@@ -64,23 +64,28 @@ int main() try {
         if (ends.back() != CartPole::End::no) mine[k].begin();
       }
     }
-    for (auto i = rows; i-- > 0;) {                                        // the last step first
+    for (auto i = rows; i-- > 0;) {  // the last step first
       auto const later = ends[i] == CartPole::End::fell   ? 0
-                         : ends[i] == CartPole::End::time ? values[i]      // it would have gone on
-                         : i + n < rows                   ? returns[i + n]
-                                                          : values[i + n];
-      returns[i]    = reward + discount * later;
-      advantages[i] = returns[i] - values[i];
+                            : ends[i] == CartPole::End::time ? values[i]  // it would have gone on
+                            : i + n < rows                   ? returns[i + n]
+                                                             : values[i + n];
+      returns[i]       = reward + discount * later;
+      advantages[i]    = returns[i] - values[i];
     }
-    auto [loss, gradients] = replica.value_and_gradient(
-        agent, Rows<State, Action, Return, Advantage>{states, actions, returns, advantages});
+    auto [loss, gradients] =
+        replica.value_and_gradient(agent, Rows<State, Action, Return, Advantage>{states, actions, returns, advantages});
     strategy.update(replica, agent, gradients);
   };
   auto const mean_steps = [&](std::uint64_t seed_of_games) {
-    return static_cast<double>(strategy.reduce(strategy.run([&](auto& replica, auto& agent) {
-      return example::play(example::carts(seed_of_games, share_of(replica, games)),
-                           [&](auto const& now) { return agent.predict(Rows<State>{now}); });
-    }, agents)).mean());
+    return static_cast<double>(strategy
+                                   .reduce(strategy.run(
+                                       [&](auto& replica, auto& agent) {
+                                         return example::play(
+                                             example::carts(seed_of_games, share_of(replica, games)),
+                                             [&](auto const& now) { return agent.predict(Rows<State>{now}); });
+                                       },
+                                       agents))
+                                   .mean());
   };
 
   for (int update = 1, solved = 0; update <= 300 && solved == 0; ++update) {

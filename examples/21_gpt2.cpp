@@ -26,11 +26,11 @@
 
 using namespace chorale;
 
-constexpr int text_length = 64;                                            // at most the context of the network
+constexpr int text_length = 64;  // at most the context of the network
 constexpr auto small      = example::Gpt2Size{.words = 512, .context = 64, .width = 64, .heads = 4, .blocks = 2};
 
-struct Text : Field<int, text_length> {};                                  // (B, T) tokens
-struct Next : Field<int, text_length> {};                                  // (B, T) the one after each
+struct Text : Field<int, text_length> {};  // (B, T) tokens
+struct Next : Field<int, text_length> {};  // (B, T) the one after each
 
 using Large = nn::Recompute<example::Gpt2Block<example::gpt2_124m>>;
 struct Gpt2Small : example::Gpt2<small, Text, Next> {};
@@ -44,16 +44,17 @@ int run(example::Gpt2Options const& o, Tokens const& tokens, std::vector<int> co
   auto const used = std::visit([](auto const& all) { return all.size(); }, tokens);
   if (used > static_cast<std::size_t>(words))
     throw BadArgument{"the text has " + std::to_string(used) + " different tokens, but GPT-2 of this size has " +
-                          std::to_string(words) + ".", "--size 124m, or another tokenizer."};
+                          std::to_string(words) + ".",
+                      "--size 124m, or another tokenizer."};
   auto const rate  = optim::warm_up(o.steps / 20 + 1, o.rate).then(optim::cosine(o.steps + 1, o.rate, o.rate / 10));
   auto const rule  = optim::AdamW{.learning_rate = rate, .weight_decay = 0.1F, .beta_2 = 0.95F, .global_clipnorm = 1};
   auto const plain = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
   auto const model = nn::compile<Net>(loss::SparseCrossEntropy{},
                                       optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}});
-  auto trainer = Trainer{model, MirroredStrategy{Cpu::split(o.replicas)}, RingAllReduce{}, LocalTransport{}, 1};
+  auto trainer     = Trainer{model, MirroredStrategy{Cpu::split(o.replicas)}, RingAllReduce{}, LocalTransport{}, 1};
   if (!o.weights.empty()) trainer.load(o.weights, example::names_of_gpt2_in(o.weights));
 
-  constexpr std::size_t rows = 12, parts = 10;                             // of a batch; lines of progress
+  constexpr std::size_t rows = 12, parts = 10;  // of a batch; lines of progress
   auto fell = true;
   if (o.steps > 0) {
     auto const split   = whole.begin() + static_cast<std::ptrdiff_t>(whole.size() * 9 / 10);
@@ -68,9 +69,9 @@ int run(example::Gpt2Options const& o, Tokens const& tokens, std::vector<int> co
   auto text        = o.prompt.empty() ? std::vector<int>(whole.begin(), whole.begin() + text_length)
                                       : std::visit([&](auto const& all) { return all.encode(o.prompt); }, tokens);
   auto const begin = text.size();
-  for (int i = 0; i < o.characters; ++i) {                                 // what is behind a token does not change it
-    auto const n    = std::min<std::size_t>(text.size(), text_length);
-    auto last       = std::vector<int>(text.end() - static_cast<std::ptrdiff_t>(n), text.end());
+  for (int i = 0; i < o.characters; ++i) {  // what is behind a token does not change it
+    auto const n = std::min<std::size_t>(text.size(), text_length);
+    auto last    = std::vector<int>(text.end() - static_cast<std::ptrdiff_t>(n), text.end());
     last.resize(text_length);
     auto const y    = trainer.predict(data::from_fields<Text>(last).batch(1)).values;  // (1, T · words)
     auto const from = y.begin() + static_cast<std::ptrdiff_t>((n - 1) * static_cast<std::size_t>(words));
@@ -79,15 +80,15 @@ int run(example::Gpt2Options const& o, Tokens const& tokens, std::vector<int> co
   auto const made = Span<int const>{text}.subspan(begin);
   std::printf("%s\n", std::visit([&](auto const& all) { return all.decode(made); }, tokens).c_str());
   if (!o.save.empty()) trainer.save(o.save, example::names_of_gpt2());
-  return fell || !o.weights.empty() ? 0 : 1;                               // from learned weights it may not fall
+  return fell || !o.weights.empty() ? 0 : 1;  // from learned weights it may not fall
 }
 
 int main(int argc, char** argv) try {
-  auto const o      = example::parse_gpt2_options(argc, argv);
-  auto const text   = o.data.empty() ? example::as_string(example::sentences(40'000)) : data::read_text(o.data);
-  auto const tokens = o.tokenizer.empty() ? Tokens{data::CharacterTokenizer::of(text)}
-                                          : Tokens{data::BpeTokenizer::read(o.tokenizer)};
-  auto const whole  = std::visit([&](auto const& all) { return all.encode(text); }, tokens);
+  auto const o    = example::parse_gpt2_options(argc, argv);
+  auto const text = o.data.empty() ? example::as_string(example::sentences(40'000)) : data::read_text(o.data);
+  auto const tokens =
+      o.tokenizer.empty() ? Tokens{data::CharacterTokenizer::of(text)} : Tokens{data::BpeTokenizer::read(o.tokenizer)};
+  auto const whole = std::visit([&](auto const& all) { return all.encode(text); }, tokens);
   if (whole.size() < 20 * text_length)
     throw BadArgument{"the text has " + std::to_string(whole.size()) + " tokens, of which a tenth is the test.",
                       "a text of at least " + std::to_string(20 * text_length) + " tokens."};

@@ -19,13 +19,13 @@
 using namespace chorale;
 
 struct Noise : Field<float, 16> {};
-struct Image : Field<float, 28, 28, 1> {};                                 // 0 is paper, 1 is ink
+struct Image : Field<float, 28, 28, 1> {};  // 0 is paper, 1 is ink
 struct IsReal : Field<float, 1> {};
 
 struct Generator : nn::Graph<Noise> {
   nn::Dense<7 * 7 * 32> in;
-  nn::Conv2DTranspose<16, 4, nn::Same, nn::Stride<2>> wider;               // (B, 14, 14, 16)
-  nn::Conv2DTranspose<1, 4, nn::Same, nn::Stride<2>> image;                // (B, 28, 28, 1)
+  nn::Conv2DTranspose<16, 4, nn::Same, nn::Stride<2>> wider;  // (B, 14, 14, 16)
+  nn::Conv2DTranspose<1, 4, nn::Same, nn::Stride<2>> image;   // (B, 28, 28, 1)
 
   constexpr auto operator()(auto noise) const {
     auto const x = nn::reshape<7, 7, 32>(nn::LeakyReLU<20>{}(in(noise)));
@@ -33,9 +33,10 @@ struct Generator : nn::Graph<Noise> {
   }
 };
 struct Critic : nn::Graph<nn::Differentiable<Image, nn::OnRequest>> {
-  nn::Block<nn::Conv2D<16, 4, nn::Same, nn::Stride<2>>, nn::LeakyReLU<20>, // (B, 14, 14, 16)
-            nn::Conv2D<32, 4, nn::Same, nn::Stride<2>>, nn::LeakyReLU<20>, // (B, 7, 7, 32)
-            nn::Flatten, nn::Dense<1>> layers;
+  nn::Block<nn::Conv2D<16, 4, nn::Same, nn::Stride<2>>, nn::LeakyReLU<20>,  // (B, 14, 14, 16)
+            nn::Conv2D<32, 4, nn::Same, nn::Stride<2>>, nn::LeakyReLU<20>,  // (B, 7, 7, 32)
+            nn::Flatten, nn::Dense<1>>
+      layers;
 
   constexpr auto operator()(auto image) const { return nn::outputs<IsReal>(layers(image)); }
 };
@@ -51,23 +52,28 @@ Ink ink_of(Span<float const> all) {
   return {sum / n, std::sqrt(squares / n - sum / n * sum / n)};
 }
 
-void print(Span<float const> image) {                                      // every other line: letters are tall
+void print(Span<float const> image) {  // every other line: letters are tall
   for (std::size_t i = 0; i < 784; i += i % 28 == 27 ? 29 : 1)
     std::printf(i % 28 == 27 ? "%c\n" : "%c", " .:-=+*#%@"[static_cast<std::size_t>(image[i] * 9.99F)]);
 }
 
 /// Batches of n digits from number `first` on, and of noise.
 auto digits(std::size_t n, std::uint64_t first, int rows) {
-  return data::digits(n, 1, first).map(data::scale).map<Noise, Image>([](auto const& row, auto& to, data::Place at) {
-    auto const draw = at.random(Seed{9});
-    to[Image{}].assign(row.x.begin(), row.x.end());
-    to[Noise{}].clear();
-    for (std::uint64_t i = 0; i < 16; ++i) to[Noise{}].push_back(draw.normal(i));
-  }).cache().shuffle(n).batch(rows);
+  return data::digits(n, 1, first)
+      .map(data::scale)
+      .map<Noise, Image>([](auto const& row, auto& to, data::Place at) {
+        auto const draw = at.random(Seed{9});
+        to[Image{}].assign(row.x.begin(), row.x.end());
+        to[Noise{}].clear();
+        for (std::uint64_t i = 0; i < 16; ++i) to[Noise{}].push_back(draw.normal(i));
+      })
+      .cache()
+      .shuffle(n)
+      .batch(rows);
 }
 
 int main() try {
-  constexpr int epochs = 10, batches = 32;                                 // of 64 rows
+  constexpr int epochs = 10, batches = 32;  // of 64 rows
   auto const rule = optim::Adam{.learning_rate = optim::cosine(epochs * batches, 1e-3F, 5e-5F), .beta_1 = 0.5F};
   auto strategy   = Live{MirroredStrategy{Cpu::split(Cpu{}.threads())}, RingAllReduce{}, LocalTransport{}};
   auto generators = strategy.create(nn::compile<Generator>(loss::Given{}, rule), 1);
@@ -78,13 +84,13 @@ int main() try {
       auto [loss, gradients] = replica.value_and_gradient(model, batch_of_model);
       strategy.update(replica, model, gradients);
     };
-    auto const fakes = generator.outputs(batch);                           // (B, 28, 28, 1), until it computes again
-    auto images      = std::vector<float>(batch[Image{}].begin(), batch[Image{}].end());       // (2 B, ..): real, made
-    auto is_real     = std::vector<float>(batch.rows, 1.0F);                                   // (2 B, 1)
+    auto const fakes = generator.outputs(batch);  // (B, 28, 28, 1), until it computes again
+    auto images      = std::vector<float>(batch[Image{}].begin(), batch[Image{}].end());  // (2 B, ..): real, made
+    auto is_real     = std::vector<float>(batch.rows, 1.0F);                              // (2 B, 1)
     images.insert(images.end(), fakes.begin(), fakes.end());
     is_real.resize(2 * batch.rows, 0.0F);
     learn(critic, Rows<Image, IsReal>{images, is_real});
-    auto const ones = std::vector<float>(batch.rows, 1.0F);                // as if they were real
+    auto const ones = std::vector<float>(batch.rows, 1.0F);  // as if they were real
     learn(generator, Rows<Image>{critic.gradient_by(Image{}, Rows<Image, IsReal>{fakes, ones})});
   };
 
@@ -93,7 +99,7 @@ int main() try {
   auto look   = Rows<Noise, Image>{};
   stream.next(look);
   auto const drawn = ink_of(look[Image{}]);
-  auto ends        = Ink{};                                                // of the last three epochs
+  auto ends        = Ink{};  // of the last three epochs
   for (int epoch = 1; epoch <= epochs; ++epoch) {
     for (auto& batch : strategy.distribute(train, epoch)) strategy.run(step, generators, critics, batch);
     auto const made = ink_of(generators[0].predict(look));

@@ -16,11 +16,8 @@
 
 using namespace chorale;
 
-struct Net : nn::Sequential<
-    nn::Input<28, 28, 1>,
-    nn::Conv2D<32, 3>, nn::ReLU, nn::MaxPool2D<2>,
-    nn::Conv2D<64, 3>, nn::ReLU, nn::MaxPool2D<2>,
-    nn::Flatten, nn::Dropout<0.5>, nn::Dense<10>> {};
+struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Conv2D<64, 3>,
+                            nn::ReLU, nn::MaxPool2D<2>, nn::Flatten, nn::Dropout<0.5>, nn::Dense<10>> {};
 
 int main(int argc, char** argv) try {
   auto const file   = argc > 1 ? argv[1] : "mnist.npz";
@@ -35,10 +32,7 @@ int main(int argc, char** argv) try {
               LearningRateScheduler{[](int epoch, float rate) { return epoch < 8 ? rate : rate * 0.9F; }},
               ReduceLROnPlateau{.factor = 0.5F, .patience = 2, .min_lr = 1e-5F},
               EarlyStopping{.patience = 3, .restore_best_weights = true},
-              ModelCheckpoint{.filepath = "best.safetensors", .save_best_only = true},
-              CSVLogger{"log.csv"},
+              ModelCheckpoint{.filepath = "best.safetensors", .save_best_only = true}, CSVLogger{"log.csv"},
               TensorBoard{"logs"});
   std::cout << "test: " << trainer.evaluate(test) << '\n';
-} catch (std::exception const& error) {
-  return report_exit(error);
-}
+} catch (std::exception const& error) { return report_exit(error); }

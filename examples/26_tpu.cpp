@@ -18,19 +18,18 @@
 
 using namespace chorale;
 
-struct LeNet : nn::Sequential<
-    nn::Input<28, 28, 1>,                               // (B, 28, 28,  1)
-    nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,         // (B, 26, 26, 32)
-    nn::MaxPool2D<2>,                                   // (B, 13, 13, 32)
-    nn::Flatten,                                        // (B, 5408)
-    nn::Dense<64, nn::HeUniform>, nn::ReLU,             // (B, 64)
-    nn::Dense<10>> {};                                  // (B, 10) logits
+struct LeNet : nn::Sequential<nn::Input<28, 28, 1>,                        // (B, 28, 28,  1)
+                              nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,  // (B, 26, 26, 32)
+                              nn::MaxPool2D<2>,                            // (B, 13, 13, 32)
+                              nn::Flatten,                                 // (B, 5408)
+                              nn::Dense<64, nn::HeUniform>, nn::ReLU,      // (B, 64)
+                              nn::Dense<10>> {};                           // (B, 10) logits
 
 int main(int argc, char** argv) {
   auto const defaults = example::Options{.flags = {"--lr", "--checkpoints", "--shift"}};
   return example::run(argc, argv, defaults, [](example::Options const& o) {
     auto const path    = pjrt::Plugin::path_from_environment();
-    auto const devices = Pjrt::open(path, {.devices = 8});                 // of a TPU host, those that it has
+    auto const devices = Pjrt::open(path, {.devices = 8});  // of a TPU host, those that it has
     auto strategy      = TPUStrategy<8>{devices};
     std::printf("%s: %d devices\n", devices.client().platform().c_str(), strategy.num_replicas());
 
@@ -39,8 +38,8 @@ int main(int argc, char** argv) {
       auto train  = digits.shuffle(10'000, o.seed).batch(o.batch).prefetch(2);
       auto test   = test_rows.map(data::scale).batch(256);
 
-      auto model   = nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()},
-                                        metric::Accuracy{});
+      auto model =
+          nn::compile<LeNet>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()}, metric::Accuracy{});
       auto trainer = Trainer{model, strategy, DirectAllReduce{}, LocalTransport{}, o.seed};
 
       trainer.fit(train, {.epochs = o.epochs, .checkpoints = {.folder = o.checkpoints}});

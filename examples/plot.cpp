@@ -61,7 +61,8 @@ int main(int argc, char** argv) {
   flags.add_option("RUNDIR", o.folder, "a folder with scalars.csv, and trace-*.json if there are timelines")
       ->required();
   flags.add_option("--by", o.by, "what goes from left to right: step or seconds")
-      ->check(CLI::IsMember({"step", "seconds"}))->capture_default_str();
+      ->check(CLI::IsMember({"step", "seconds"}))
+      ->capture_default_str();
   flags.add_option("--title", o.title, "a line above the curves");
   flags.add_option("--log", o.log, "panels whose values go by their logarithm, such as loss,learning_rate")
       ->delimiter(',');
@@ -70,11 +71,9 @@ int main(int argc, char** argv) {
   try {
     try {
       flags.parse(argc, argv);
-    } catch (CLI::Success const& asked) {                  // --help
+    } catch (CLI::Success const& asked) {  // --help
       return flags.exit(asked);
-    } catch (CLI::ParseError const& error) {
-      throw BadArgument{error.what(), "--help"};
-    }
+    } catch (CLI::ParseError const& error) { throw BadArgument{error.what(), "--help"}; }
     draw(o);
     merge(o);
     return 0;

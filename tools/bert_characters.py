@@ -74,7 +74,7 @@ def main():
     found = runs((c, to) for c, to in one.items() if not any(c in block for block in COMPATIBLE.values()))
     print("// SPDX-License-Identifier: Apache-2.0\n//\n"
           "// Characters as BERT's tokenizer takes them, printed by tools/bert_characters.py, which asks the package\n"
-          f"// tokenizers {importlib.metadata.version('tokenizers')}. Long, as it is a table.\n#pragma once\n\n"
+          f"// tokenizers {importlib.metadata.version('tokenizers')}. Long, as it is a table.\n#pragma once\n// clang-format off\n\n"
           "#include <chorale/data/text/unicode_classes.hpp>\n\n#include <array>\n#include <cstdint>\n\n"
           "namespace chorale::data::detail {\n")
     print(of_ranges("Characters that are left out: control, format and private ones.", "bert_removed", removed))

@@ -37,6 +37,7 @@ print(f"""// SPDX-License-Identifier: Apache-2.0
 //
 // Classes of Unicode {unicodedata.unidata_version}, printed by tools/unicode_classes.py.
 #pragma once
+// clang-format off
 
 #include <algorithm>
 #include <array>

@@ -54,13 +54,12 @@ struct Options {
 struct Bench {
   Options options;
   Cuda gpu;
-  double copied = 0;                                                       // bytes a second
+  double copied = 0;  // bytes a second
   std::optional<bench::Asked> peer{};
 };
 
 /// Seconds that each of `n` calls took.
-template <class F>
-double seconds(int n, F f) {
+template <class F> double seconds(int n, F f) {
   auto const begin = std::chrono::steady_clock::now();
   for (int i = 0; i < n; ++i) f();
   return bench::seconds_since(begin) / n;
@@ -70,8 +69,8 @@ double seconds(int n, F f) {
 double copy_speed() {
   constexpr auto bytes = std::size_t{256} << 20;
   auto from = cuda::Room{}, to = cuda::Room{};
-  auto* const a = from.take(bytes);
-  auto* const b = to.take(bytes);
+  auto* const a   = from.take(bytes);
+  auto* const b   = to.take(bytes);
   auto const copy = [&] {
     cuda::expect(cudaMemcpyAsync(b, a, bytes, cudaMemcpyDeviceToDevice, cuda::queue()), "cudaMemcpyAsync");
     cuda::expect(cudaStreamSynchronize(cuda::queue()), "cudaStreamSynchronize");
@@ -81,8 +80,7 @@ double copy_speed() {
 }
 
 /// Steps of ours on the device: its batch lies there, its labels on the host.
-template <class Net, class P>
-class Ours {
+template <class Net, class P> class Ours {
  public:
   Ours(Cuda const& gpu, std::size_t rows) : copy_{model().instantiate(gpu, 1)}, y_(rows, 3) {
     auto x = std::vector<float>(rows * Net::input::size);
@@ -128,17 +126,19 @@ void step(Bench& all, std::string const& name, std::size_t rows, int steps) {
       else if (round == 0) std::printf("SKIPPED: %s, PyTorch %s: %s\n", what.c_str(), mode.c_str(), answer.c_str());
     }
   }
-  auto const median = [&](std::string const& mode) { return bench::median(took.at(mode)); };
-  auto const ours   = std::min(median("launched"), median("replayed"));
+  auto const median  = [&](std::string const& mode) { return bench::median(took.at(mode)); };
+  auto const ours    = std::min(median("launched"), median("replayed"));
   // Adam reads w, g, m, v and writes w, m, v; backward writes g. Each of y and dy is written and read once.
   auto const weights = 8 * 4 * static_cast<double>(Net::plan.elements);
   auto const between = 4 * (halves ? 2 : 4) * static_cast<double>(rows * Net::plan.activations_per_row);
   auto const work    = 6 * static_cast<double>(rows * Net::plan.products_per_row) / (halves ? 790e12 : 60e12);
   auto const floor   = std::max((weights + between) / all.copied, work);
-  auto row = bench::Row{what + (halves ? ", bf16" : "")};
+  auto row           = bench::Row{what + (halves ? ", bf16" : "")};
   for (auto const& [mode, times] : took) row.add(mode + "_us", bench::median(times) * 1e6);
-  row.add("floor_us", floor * 1e6).add("over_floor", ours / floor).add("mb_moved", (weights + between) / 1e6)
-      .add("nodes", static_cast<double>(replayed.nodes()));                // kernels and copies of a step, but for Adam
+  row.add("floor_us", floor * 1e6)
+      .add("over_floor", ours / floor)
+      .add("mb_moved", (weights + between) / 1e6)
+      .add("nodes", static_cast<double>(replayed.nodes()));  // kernels and copies of a step, but for Adam
   if (took.contains("eager")) row.add("times_eager", median("eager") / ours);
   auto best = 0.0;
   for (auto const* const mode : {"compiled", "graph"})
@@ -148,12 +148,12 @@ void step(Bench& all, std::string const& name, std::size_t rows, int steps) {
 }
 
 void reduce(Bench& all, std::size_t n) {
-  auto endpoints = NcclTransport<>{.devices = {all.gpu}}.connect(Group::all_local(1));
-  auto room      = cuda::Room{};
-  auto const x   = Span<float>{static_cast<float*>(room.take(n * sizeof(float))), n};
+  auto endpoints  = NcclTransport<>{.devices = {all.gpu}}.connect(Group::all_local(1));
+  auto room       = cuda::Room{};
+  auto const x    = Span<float>{static_cast<float*>(room.take(n * sizeof(float))), n};
   auto const ours = [&] { endpoints[0].all_reduce(x, Op::sum); };
-  auto raw   = ncclComm_t{};
-  int device = all.gpu.index();
+  auto raw        = ncclComm_t{};
+  int device      = all.gpu.index();
   nccl::expect_nccl(ncclCommInitAll(&raw, 1, &device), "ncclCommInitAll");
   auto const theirs = [&] {
     nccl::expect_nccl(ncclAllReduce(x.data(), x.data(), n, ncclFloat, ncclSum, raw, cuda::queue()), "ncclAllReduce");
@@ -167,14 +167,17 @@ void reduce(Bench& all, std::size_t n) {
   }
   auto const mine = bench::median(a) * 1e6, its = bench::median(b) * 1e6;
   bench::Row{"all-reduce of " + std::to_string(n) + " floats, one rank"}
-      .add("ours_us", mine).add("nccl_us", its).add("over_us", mine - its).print(all.options.json);
+      .add("ours_us", mine)
+      .add("nccl_us", its)
+      .add("over_us", mine - its)
+      .print(all.options.json);
   ncclCommDestroy(raw);
 }
 
 /// The peer's command line.
 std::string peer() {
   auto const* const named = std::getenv("CHORALE_PYTHON");
-  auto const* const flags = std::getenv("CHORALE_CUDA_PEER");              // --device cpu, say
+  auto const* const flags = std::getenv("CHORALE_CUDA_PEER");  // --device cpu, say
   return (named != nullptr ? bench::python() : std::string{"python3"}) + " '" + bench::script("cuda_peer.py") + "' " +
          (flags != nullptr ? flags : "");
 }
@@ -201,9 +204,7 @@ int main(int argc, char** argv) {
     try {
       all.peer.emplace(peer());
       std::fprintf(stderr, "# the peer: %s\n", all.peer->ready().c_str());
-    } catch (std::runtime_error const& error) {
-      std::printf("SKIPPED: the peer: %s\n", error.what());
-    }
+    } catch (std::runtime_error const& error) { std::printf("SKIPPED: the peer: %s\n", error.what()); }
     for (std::size_t const rows : {64U, 1024U}) step<Cnn>(all, "cnn", rows, 200);
     for (std::size_t const rows : {64U, 1024U}) step<Mlp>(all, "mlp", rows, 100);
     using Halves = nn::Precision<bf16>;

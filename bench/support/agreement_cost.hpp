@@ -27,8 +27,7 @@ struct AgreementCost {
 };
 
 /// The shortest of ten times of a call, each over many.
-template <class Call>
-double nanoseconds_of(Call call) {
+template <class Call> double nanoseconds_of(Call call) {
   constexpr auto calls = std::uint32_t{100'000};
   auto best            = std::numeric_limits<double>::infinity();
   for (int round = 0; round < 10; ++round) {
@@ -50,7 +49,7 @@ inline AgreementCost agreement_cost() {
   cost.announce = nanoseconds_of([&](std::uint32_t i) { announce(endpoints[0], sum(i)); });
 
   auto const logs = std::make_unique<detail::SharedOperationLog<local::SharedState::remembered>[]>(2);
-  for (std::uint32_t tag = 0; tag < 16; ++tag)                             // as many as there are under way
+  for (std::uint32_t tag = 0; tag < 16; ++tag)  // as many as there are under way
     for (std::size_t rank : {0U, 1U}) logs[rank].add(sum(tag), nullptr);
   auto agree = std::uint32_t{0};
   cost.label = nanoseconds_of([&](std::uint32_t i) {

@@ -3,13 +3,13 @@
 // A process that measures whenever it is asked to, because its start takes long.
 #pragma once
 
-#include <cstdio>
 #include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <utility>
 
 namespace bench {
@@ -22,8 +22,8 @@ class Asked {
   /// throws  std::runtime_error when it ends before; what it wrote to standard error says why
   explicit Asked(std::string const& command) {
     int to[2], from[2];
-    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0)        // no other child keeps them open
-       throw std::runtime_error{"chorale: no pipe for " + command};
+    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0)  // no other child keeps them open
+      throw std::runtime_error{"chorale: no pipe for " + command};
     process_ = fork();
     if (process_ == 0) {
       dup2(to[0], 0), dup2(from[1], 1);
@@ -62,7 +62,7 @@ class Asked {
     return text;
   }
   void end() {
-    questions_.reset();                                                    // then it has no more lines to read
+    questions_.reset();  // then it has no more lines to read
     if (process_ > 0) waitpid(std::exchange(process_, 0), nullptr, 0);
   }
 

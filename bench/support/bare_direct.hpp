@@ -51,7 +51,7 @@ class BareDirect {
   }
 
   void sum_all() {
-    constexpr std::size_t segment = 1'024;                                 // floats: the sums stay in the first cache
+    constexpr std::size_t segment = 1'024;  // floats: the sums stay in the first cache
     std::array<float, segment> sums;
     auto* __restrict sum = sums.data();
     for (auto begin = part_.begin; begin < part_.end; begin += segment) {
@@ -66,7 +66,7 @@ class BareDirect {
   }
 
   int rank_, ranks_;
-  bool crowded_;                                                           // more ranks than cores
+  bool crowded_;  // more ranks than cores
   std::vector<float*> buffers_;
   chorale::Range part_;
   BareMeeting* meeting_;
@@ -99,7 +99,7 @@ inline double bare_direct_processes(int ranks, std::size_t bytes) {
 /// One rank whose buffer is not shared: it copies a part of it in, sums its share of the part, and copies the sums out.
 class BareCopies {
  public:
-  static constexpr std::size_t part = 32 << 10;                            // floats: 128 KiB, which the caches hold
+  static constexpr std::size_t part = 32 << 10;  // floats: 128 KiB, which the caches hold
 
   /// shared   2 parts of each rank, used in turn
   BareCopies(int rank, int ranks, chorale::Span<float> x, float* shared, BareMeeting& meeting)

@@ -7,13 +7,13 @@
 #include "ranks.hpp"
 
 #include <arpa/inet.h>
-#include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
 
 namespace bench {
 
@@ -25,10 +25,10 @@ inline void expect(bool done) {
 class BareMesh {
  public:
   explicit BareMesh(int ranks) : ranks_{static_cast<std::size_t>(ranks)}, sockets_(ranks_ * ranks_, -1) {
-    auto const listener = socket(AF_INET, SOCK_STREAM, 0);
-    auto address        = sockaddr_in{};
-    auto size           = socklen_t{sizeof address};
-    address.sin_family  = AF_INET;
+    auto const listener     = socket(AF_INET, SOCK_STREAM, 0);
+    auto address            = sockaddr_in{};
+    auto size               = socklen_t{sizeof address};
+    address.sin_family      = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     expect(bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(listener, 1) == 0 &&
            getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
@@ -49,7 +49,7 @@ class BareMesh {
  private:
   static int tuned(int s) {
     int const on        = 1;
-    char const method[] = "reno";                                          // twice as fast as BBR on loopback
+    char const method[] = "reno";  // twice as fast as BBR on loopback
     expect(s >= 0 && setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0 &&
            setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, method, sizeof method - 1) == 0 &&
            fcntl(s, F_SETFL, O_NONBLOCK) == 0);
@@ -57,7 +57,7 @@ class BareMesh {
   }
 
   std::size_t ranks_;
-  std::vector<int> sockets_;                                               // [me][peer]
+  std::vector<int> sockets_;  // [me][peer]
 };
 
 /// One rank of it.
@@ -99,7 +99,7 @@ class BareSockets {
       transfer(to, out, from, in, [&](std::size_t begin, std::size_t end) {
         auto* __restrict x          = mine.data();
         auto const* __restrict more = in.data();
-        for (auto i = begin; i < end; ++i) x[i] += more[i];                // while it is in the cache
+        for (auto i = begin; i < end; ++i) x[i] += more[i];  // while it is in the cache
       });
     }
   }
@@ -112,7 +112,7 @@ class BareSockets {
   /// Sends and receives at once; came(begin, end) tells which floats have arrived since the last time.
   template <class Came>
   void transfer(int to, chorale::Span<float const> out, int from, chorale::Span<float> in, Came came) {
-    constexpr std::size_t most = 256 << 10;                                // bytes a call: they stay in the cache
+    constexpr std::size_t most = 256 << 10;  // bytes a call: they stay in the cache
     auto sent = std::size_t{0}, got = std::size_t{0}, told = std::size_t{0};
     auto const bytes_out = std::as_bytes(out);
     auto const bytes_in  = std::as_writable_bytes(in);

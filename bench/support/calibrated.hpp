@@ -20,8 +20,7 @@
 namespace bench {
 
 /// Microseconds of one call of f, of that many without a pause between them.
-template <class F>
-double microseconds_of(int calls, F f) {
+template <class F> double microseconds_of(int calls, F f) {
   auto const begin = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) f(static_cast<std::size_t>(i));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() * 1e6 / calls;
@@ -33,8 +32,7 @@ enum class Brought { kept, added };
 /// Every active rank sends a message to the next while it receives from the one before: 2o + alpha + n beta, and
 /// n gamma when it is added. They do it at once, as in an all-reduce: where they are more than the cores, that is in.
 /// A message is what came the turn before, so the turns go through all memory.
-template <class E>
-class Exchange {
+template <class E> class Exchange {
  public:
   /// memory   zeros, at least two messages
   /// active   ranks that exchange; the others wait until it is over
@@ -55,9 +53,9 @@ class Exchange {
   void turn(std::size_t i, Brought what) {
     auto const P = active_, next = (at_->rank() + 1) % P, before = (at_->rank() + P - 1) % P;
     auto const out = message(i), in = message(i + 1);
-    auto const to  = what == Brought::added ? chorale::Span<float>{scratch_} : in;
-    auto received  = at_->recv(before, chorale::Tag{3}, std::as_writable_bytes(to));
-    auto sent      = at_->send(next, chorale::Tag{3}, std::as_bytes(out));
+    auto const to = what == Brought::added ? chorale::Span<float>{scratch_} : in;
+    auto received = at_->recv(before, chorale::Tag{3}, std::as_writable_bytes(to));
+    auto sent     = at_->send(next, chorale::Tag{3}, std::as_bytes(out));
     received.wait();
     if (what == Brought::added) chorale::combine_after<float>(chorale::Op::sum, to, in);
     sent.wait();
@@ -73,22 +71,22 @@ class Exchange {
 };
 
 /// Microseconds per small message of a stream from rank 0 to rank 1, which the slower processor bounds: o.
-template <class E>
-double per_message(E& at) {
+template <class E> double per_message(E& at) {
   constexpr int many = 512, at_once = 16;
   auto x       = std::vector<std::byte>(4 * at_once);
   auto const i = [&](int k) { return std::span{x}.subspan(static_cast<std::size_t>(4 * k), 4); };
-  return microseconds_of(1, [&](std::size_t) {
-           if (at.rank() > 1) return;
-           auto flying = std::vector<typename E::pending>(at_once);
-           for (int k = 0; k < many; ++k) {
-             auto& slot = flying[static_cast<std::size_t>(k % at_once)];
-             slot.wait();
-             if (at.rank() == 0) slot = at.send(1, chorale::Tag{2}, i(k % at_once));
-             else slot = at.recv(0, chorale::Tag{2}, i(k % at_once));
-           }
-           for (auto& one : flying) one.wait();
-         }) /
+  return microseconds_of(1,
+                         [&](std::size_t) {
+                           if (at.rank() > 1) return;
+                           auto flying = std::vector<typename E::pending>(at_once);
+                           for (int k = 0; k < many; ++k) {
+                             auto& slot = flying[static_cast<std::size_t>(k % at_once)];
+                             slot.wait();
+                             if (at.rank() == 0) slot = at.send(1, chorale::Tag{2}, i(k % at_once));
+                             else slot = at.recv(0, chorale::Tag{2}, i(k % at_once));
+                           }
+                           for (auto& one : flying) one.wait();
+                         }) /
          many;
 }
 
@@ -97,12 +95,11 @@ double per_message(E& at) {
 /// Between ranks of a machine there is no wire: its processors copy. So bytes are charged to who receives them, and the
 /// lines carry any number at once.
 struct Calibrated {
-  std::size_t bytes = 0;                                                   // of a message
-  double small = 0, message = 0, kept = 0, added = 0;                      // exchange of 4 B; o; exchange of a message
+  std::size_t bytes = 0;                               // of a message
+  double small = 0, message = 0, kept = 0, added = 0;  // exchange of 4 B; o; exchange of a message
 
   /// memory    zeros, at least two messages
-  template <class E>
-  static Calibrated measure(E& at, chorale::Span<float> memory, std::size_t bytes, int active) {
+  template <class E> static Calibrated measure(E& at, chorale::Span<float> memory, std::size_t bytes, int active) {
     auto const turns = static_cast<int>(std::clamp<std::size_t>((std::size_t{4} << 20) / bytes, 8, 200));
     auto tiny        = Exchange<E>{at, memory, sizeof(float), active};
     auto of_bytes    = Exchange<E>{at, memory, bytes, active};
@@ -115,11 +112,11 @@ struct Calibrated {
   }
 
   chorale::NetworkModel model() const {
-    auto result       = chorale::NetworkModel{};
-    auto const o      = std::min(message, small / 2.5) * 1e-6;
-    auto const longer = std::max((kept + added) / 2 - small, small / 100);  // a busy machine may have it the wrong way
-    result.overhead              = chorale::virtual_seconds(o);
-    result.far.latency           = chorale::virtual_seconds(std::max(0.0, small * 1e-6 - 2 * o));
+    auto result        = chorale::NetworkModel{};
+    auto const o       = std::min(message, small / 2.5) * 1e-6;
+    auto const longer  = std::max((kept + added) / 2 - small, small / 100);  // a busy machine may have it the wrong way
+    result.overhead    = chorale::virtual_seconds(o);
+    result.far.latency = chorale::virtual_seconds(std::max(0.0, small * 1e-6 - 2 * o));
     result.far.bytes_per_second  = 1e15;
     result.fold_bytes_per_second = static_cast<double>(bytes) / (longer * 1e-6);
     return result;
@@ -136,7 +133,7 @@ std::vector<T> of_rank_0(std::string const& transport, int ranks, std::size_t by
   auto const keep   = [&](auto& at, chorale::Span<float> x) {
     auto const all = body(at, x);
     if (at.rank() == 0) std::copy(all.begin(), all.end(), shared.as<T>());
-    return Times(static_cast<std::size_t>(Repeats{bytes}.blocks), 1.0);    // what with_..() want back
+    return Times(static_cast<std::size_t>(Repeats{bytes}.blocks), 1.0);  // what with_..() want back
   };
   if (transport == "threads") with_threads(ranks, bytes, keep);
   else if (transport == "shared_memory") with_shared_memory(ranks, bytes, keep);
@@ -146,7 +143,7 @@ std::vector<T> of_rank_0(std::string const& transport, int ranks, std::size_t by
 
 /// The median of each.
 inline Calibrated median(std::vector<Calibrated> const& all) {
-  auto const of = [&](double Calibrated::*member) {
+  auto const of = [&](double Calibrated::* member) {
     auto values = std::vector<double>{};
     for (auto const& one : all) values.push_back(one.*member);
     return median(values);
@@ -160,8 +157,7 @@ inline Calibrated calibrate(std::string const& transport, int ranks, std::size_t
   constexpr std::size_t rounds = 18, warm = 3;
   auto all = of_rank_0<Calibrated>(transport, ranks, 2 * message_bytes, rounds, [&](auto& at, auto memory) {
     auto result = std::vector<Calibrated>{};
-    for (std::size_t i = 0; i < rounds; ++i)
-      result.push_back(Calibrated::measure(at, memory, message_bytes, ranks));
+    for (std::size_t i = 0; i < rounds; ++i) result.push_back(Calibrated::measure(at, memory, message_bytes, ranks));
     return result;
   });
   all.erase(all.begin(), all.begin() + warm);

@@ -93,8 +93,8 @@ inline double torch_seconds(std::filesystem::path const& path, std::size_t tenso
                  ")}; t = time.perf_counter(); f = open(p, 'wb'); torch.save(x, f); f.flush(); os.fsync(f.fileno()); " +
                  "f.close()"
            : into_place("torch.load(p)", tensors, floats);
-  return number_after(output_of(python() + " -c \"import os, time, torch; p = '" + path.string() + "'; " +
-                                script + "; print('seconds', time.perf_counter() - t)\""),
+  return number_after(output_of(python() + " -c \"import os, time, torch; p = '" + path.string() + "'; " + script +
+                                "; print('seconds', time.perf_counter() - t)\""),
                       "seconds");
 }
 

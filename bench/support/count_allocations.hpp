@@ -29,16 +29,18 @@ inline std::atomic<std::uintptr_t> onednn_begin{0}, onednn_end{0};
 
 /// Finds where oneDNN's library lies in memory. Until then all allocations count as ours.
 inline void watch_onednn() {
-  dl_iterate_phdr([](dl_phdr_info* info, std::size_t, void*) {
-    if (std::strstr(info->dlpi_name, "libdnnl") == nullptr) return 0;
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-      auto const& part = info->dlpi_phdr[i];
-      if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
-      detail::onednn_begin = info->dlpi_addr + part.p_vaddr;
-      detail::onednn_end   = info->dlpi_addr + part.p_vaddr + part.p_memsz;
-    }
-    return 1;
-  }, nullptr);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void*) {
+        if (std::strstr(info->dlpi_name, "libdnnl") == nullptr) return 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          auto const& part = info->dlpi_phdr[i];
+          if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+          detail::onednn_begin = info->dlpi_addr + part.p_vaddr;
+          detail::onednn_end   = info->dlpi_addr + part.p_vaddr + part.p_memsz;
+        }
+        return 1;
+      },
+      nullptr);
 }
 
 inline void* counted(std::size_t bytes, void* caller) noexcept {

@@ -38,9 +38,8 @@ inline Times gloo_rank(std::string const& algorithm, std::string const& folder, 
   if (algorithm == "allreduce") {
     auto options = gloo::AllreduceOptions{context};
     options.setOutput(x.data(), n);
-    options.setReduceFunction([](void* out, void const* a, void const* b, std::size_t count) {
-      gloo::sum<float>(out, a, b, count);
-    });
+    options.setReduceFunction(
+        [](void* out, void const* a, void const* b, std::size_t count) { gloo::sum<float>(out, a, b, count); });
     return times_of(rank, ranks, x, [&] { gloo::allreduce(options); });
   }
   auto const pointers = std::vector<float*>{x.data()};
@@ -67,9 +66,8 @@ struct GlooFolder {
 
 inline double gloo_reduce(std::string const& algorithm, int ranks, std::size_t bytes) {
   auto const folder = GlooFolder{};
-  return on_processes(ranks, bytes, Cores::any, [&](int rank) {
-    return gloo_rank(algorithm, folder.path, rank, ranks, bytes / sizeof(float));
-  });
+  return on_processes(ranks, bytes, Cores::any,
+                      [&](int rank) { return gloo_rank(algorithm, folder.path, rank, ranks, bytes / sizeof(float)); });
 }
 
 }  // namespace bench

@@ -29,13 +29,13 @@ class HandOneDnn {
  public:
   /// threads    of OpenMP, for the loops; oneDNN takes the runtime's own setting
   HandOneDnn(int rows, int threads) : rows_{rows}, threads_{threads} {
-    namespace api = chorale::onednn;
+    namespace api   = chorale::onednn;
     auto const relu = [] {
       auto attributes = dnnl::primitive_attr{};
       attributes.set_post_ops(api::followed_by(dnnl::algorithm::eltwise_relu));
       return attributes;
     }();
-    auto const any = [](memory::dims d) { return desc{std::move(d), memory::data_type::f32, tag::any}; };
+    auto const any        = [](memory::dims d) { return desc{std::move(d), memory::data_type::f32, tag::any}; };
     constexpr auto train  = dnnl::prop_kind::forward_training;
     constexpr auto direct = dnnl::algorithm::convolution_direct;
     memory::dims const one{1, 1}, zero{0, 0}, two{2, 2};
@@ -48,9 +48,9 @@ class HandOneDnn {
     auto const k2 = make(plain({10, 64}, tag::ba), 0.28F), b2 = make(plain({10}, tag::x), 0);
     x_ = memory{{{B, 1, 28, 28}, memory::data_type::f32, tag::nchw}, engine_};
 
-    auto const conv = api::describe<dnnl::convolution_forward>(engine_, relu, train, direct, any({B, 1, 28, 28}),
-                                                               any({32, 1, 3, 3}), conv_b.get_desc(),
-                                                               any({B, 32, 26, 26}), one, zero, zero);
+    auto const conv =
+        api::describe<dnnl::convolution_forward>(engine_, relu, train, direct, any({B, 1, 28, 28}), any({32, 1, 3, 3}),
+                                                 conv_b.get_desc(), any({B, 32, 26, 26}), one, zero, zero);
     auto const k_own = memory{conv.weights_desc(), engine_}, y0 = memory{conv.dst_desc(), engine_};
     auto x_own = x_;
     if (conv.src_desc() != x_.get_desc()) x_own = memory{conv.src_desc(), engine_};
@@ -72,18 +72,18 @@ class HandOneDnn {
 
     auto const ip1 = api::describe<dnnl::inner_product_forward>(engine_, relu, train, flat_rows.get_desc(),
                                                                 k1.get_desc(), b1.get_desc(), plain({B, 64}, tag::ab));
-    auto const y2 = memory{ip1.dst_desc(), engine_};
+    auto const y2  = memory{ip1.dst_desc(), engine_};
     add(dnnl::inner_product_forward{ip1},
         {{DNNL_ARG_SRC, flat_rows}, {DNNL_ARG_WEIGHTS, k1}, {DNNL_ARG_BIAS, b1}, {DNNL_ARG_DST, y2}});
     auto const ip2 = api::describe<dnnl::inner_product_forward>(engine_, none_, train, y2.get_desc(), k2.get_desc(),
                                                                 b2.get_desc(), plain({B, 10}, tag::ab));
-    logits_ = memory{ip2.dst_desc(), engine_};
+    logits_        = memory{ip2.dst_desc(), engine_};
     add(dnnl::inner_product_forward{ip2},
         {{DNNL_ARG_SRC, y2}, {DNNL_ARG_WEIGHTS, k2}, {DNNL_ARG_BIAS, b2}, {DNNL_ARG_DST, logits_}});
     forward_ = calls_.size();
 
     // backward
-    d_logits_ = memory{ip2.dst_desc(), engine_};
+    d_logits_      = memory{ip2.dst_desc(), engine_};
     auto const dk2 = gradient(k2), db2 = gradient(b2), dy2 = memory{y2.get_desc(), engine_};
     dense_backward(ip2, y2, k2, d_logits_, dk2, db2, dy2);
     relu_backward(y2, dy2);
@@ -97,9 +97,9 @@ class HandOneDnn {
         {{DNNL_ARG_DIFF_DST, dy1}, {DNNL_ARG_DIFF_SRC, dy0}, {DNNL_ARG_WORKSPACE, winners}});
     relu_backward(y0, dy0);
     auto const weights_from = [&](memory const& x, memory const& dy) {
-      return api::describe_backward<dnnl::convolution_backward_weights>(
-          engine_, none_, conv, direct, x.get_desc(), any({32, 1, 3, 3}), conv_b.get_desc(), dy.get_desc(), one, zero,
-          zero);
+      return api::describe_backward<dnnl::convolution_backward_weights>(engine_, none_, conv, direct, x.get_desc(),
+                                                                        any({32, 1, 3, 3}), conv_b.get_desc(),
+                                                                        dy.get_desc(), one, zero, zero);
     };
     // On AVX2, oneDNN has only reference loops for one channel and the layout of y0; for channels last it has code.
     auto conv_w = weights_from(x_own, dy0);
@@ -113,8 +113,8 @@ class HandOneDnn {
     }
     auto const dk_own = memory{conv_w.diff_weights_desc(), engine_}, dconv_k = gradient(conv_k),
                dconv_b = gradient(conv_b);
-    add(dnnl::convolution_backward_weights{conv_w}, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy},
-                                                     {DNNL_ARG_DIFF_WEIGHTS, dk_own}, {DNNL_ARG_DIFF_BIAS, dconv_b}});
+    add(dnnl::convolution_backward_weights{conv_w},
+        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, dk_own}, {DNNL_ARG_DIFF_BIAS, dconv_b}});
     add(dnnl::reorder{dk_own, dconv_k}, {{DNNL_ARG_FROM, dk_own}, {DNNL_ARG_TO, dconv_k}});
   }
 
@@ -171,8 +171,8 @@ class HandOneDnn {
   }
   void relu_backward(memory const& y, memory const& dy) {
     constexpr auto relu = dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
-    auto const f = chorale::onednn::describe_eltwise(engine_, none_, relu, y.get_desc(), 0.0F);
-    auto const b = chorale::onednn::describe_eltwise_backward(engine_, none_, f, relu, y.get_desc(), 0.0F);
+    auto const f        = chorale::onednn::describe_eltwise(engine_, none_, relu, y.get_desc(), 0.0F);
+    auto const b        = chorale::onednn::describe_eltwise_backward(engine_, none_, f, relu, y.get_desc(), 0.0F);
     add(dnnl::eltwise_backward{b}, {{DNNL_ARG_DST, y}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dy}});
   }
 

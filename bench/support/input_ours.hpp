@@ -13,15 +13,15 @@
 #include <chorale/data/formats/tf_example.hpp>
 #include <chorale/data/formats/tfrecord.hpp>
 
+#include <fcntl.h>
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fcntl.h>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -73,8 +73,8 @@ inline void write_input_files(std::string const& folder, std::size_t part) {
   for (std::size_t f = 0; f < input_files; ++f) {
     auto examples = data::TfRecordWriter{input_file(folder, "example", f)};
     for (auto const& all : {pictures, thumbnails}) {
-      auto bare  = data::TfRecordWriter{input_file(folder, all.kind, f)};
-      auto jpegs = std::vector<std::vector<std::byte>>{};
+      auto bare    = data::TfRecordWriter{input_file(folder, all.kind, f)};
+      auto jpegs   = std::vector<std::vector<std::byte>>{};
       auto const n = all.n / input_files / part;
       for (std::size_t i = 0; i < std::min<std::size_t>(n, 64); ++i) jpegs.push_back(some_jpeg(64 * f + i, all.side));
       for (std::size_t i = 0; i < n; ++i) {
@@ -97,8 +97,7 @@ struct Augment {
   std::size_t side, crop;
   data::Image image{};
 
-  template <class Row>
-  void operator()(Row const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) {
+  template <class Row> void operator()(Row const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) {
     auto const random = at.random(Seed{1});
     auto const box    = data::random_box({side, side, 3}, crop, crop, random);
     data::decode_jpeg(std::as_bytes(row.x), image, {.box = box});
@@ -109,8 +108,7 @@ struct Augment {
 };
 
 /// Rows per second of a pass over batches, the best of so many passes: the first ones fill caches.
-template <class D>
-double rows_per_second(D const& batches, std::size_t passes) {
+template <class D> double rows_per_second(D const& batches, std::size_t passes) {
   auto best = 0.0;
   for (std::size_t pass = 0; pass < passes; ++pass) {
     auto const start = std::chrono::steady_clock::now();
@@ -156,8 +154,8 @@ inline double our_input(std::string const& what, std::string const& folder, std:
   if (what == "tfrecord_64k") return rows_per_second(data::tfrecords(input_list(folder, "large")), 5);
   if (what == "jpeg") return rows_per_second(data::tfrecords(input_list(folder, "jpeg")).map(augment).batch(64), 4);
   if (what == "jpeg_64")
-    return rows_per_second(data::tfrecords(input_list(folder, "thumb"))
-                               .map(Augment{thumbnails.side, thumbnails.crop}).batch(64), 4);
+    return rows_per_second(
+        data::tfrecords(input_list(folder, "thumb")).map(Augment{thumbnails.side, thumbnails.crop}).batch(64), 4);
   if (what == "shuffle" || what == "batch") {
     auto x = std::vector<std::uint8_t>(input_rows * input_width);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint8_t>(i % 251);
@@ -175,7 +173,7 @@ inline double our_input(std::string const& what, std::string const& folder, std:
 
 /// Rows that take a while to make.
 struct Slow : data::Pipe<Slow> {
-  using element = Sample<float, int>;
+  using element                = Sample<float, int>;
   static constexpr bool stable = true;
 
   std::chrono::nanoseconds each;

@@ -32,14 +32,14 @@ class LibtorchCnn {
     at::set_num_threads(threads);
     if (mode_ == Mode::tuned) {
       at::globalContext().setFlushDenormal(true);
-      ::mallopt(M_MMAP_MAX, 0);                            // tensors come from the heap,
-      ::mallopt(M_TRIM_THRESHOLD, INT_MAX);                // which does not shrink
+      ::mallopt(M_MMAP_MAX, 0);              // tensors come from the heap,
+      ::mallopt(M_TRIM_THRESHOLD, INT_MAX);  // which does not shrink
       ::mallopt(M_TOP_PAD, 64 << 20);
     }
     torch::manual_seed(1);
     network_   = std::make_shared<Network>(mode_);
     optimizer_ = std::make_unique<torch::optim::Adam>(network_->parameters(), torch::optim::AdamOptions(1e-3));
-    images_    = torch::rand({batch, 1, 28, 28});          // (B, C, H, W): faster here than channels last
+    images_    = torch::rand({batch, 1, 28, 28});  // (B, C, H, W): faster here than channels last
     labels_    = torch::randint(10, {batch}, torch::kLong);
   }
 
@@ -70,8 +70,8 @@ class LibtorchCnn {
     }
 
     torch::Tensor forward(torch::Tensor x) {
-      x = torch::max_pool2d(relu(conv2d(x)), 2);           // (B, 1, 28, 28) -> (B, 32, 13, 13)
-      return dense_1(relu(dense(x.flatten(1))));           // (B, 5408) -> (B, 10)
+      x = torch::max_pool2d(relu(conv2d(x)), 2);  // (B, 1, 28, 28) -> (B, 32, 13, 13)
+      return dense_1(relu(dense(x.flatten(1))));  // (B, 5408) -> (B, 10)
     }
     torch::Tensor relu(torch::Tensor x) { return mode == Mode::tuned ? torch::relu_(x) : torch::relu(x); }
 

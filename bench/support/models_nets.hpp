@@ -21,8 +21,7 @@ struct Work {
 };
 
 /// n numbers by f(i), for the columns of a batch.
-template <class T, class F>
-std::vector<T> column(std::size_t n, F&& f) {
+template <class T, class F> std::vector<T> column(std::size_t n, F&& f) {
   auto all = std::vector<T>(n);
   for (std::size_t i = 0; i < n; ++i) all[i] = static_cast<T>(f(i));
   return all;
@@ -52,12 +51,11 @@ struct LeNet : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::ReLU,
 };
 
 /// ResNet-50 with SGD and momentum; Small: ResNet-20, to see that the program runs.
-template <bool Small>
-struct ResNet : std::conditional_t<Small, nn::resnet::ResNet20<10>, nn::resnet::ResNet50<>> {
-  using Net = std::conditional_t<Small, nn::resnet::ResNet20<10>, nn::resnet::ResNet50<>>;
+template <bool Small> struct ResNet : std::conditional_t<Small, nn::resnet::ResNet20<10>, nn::resnet::ResNet50<>> {
+  using Net                 = std::conditional_t<Small, nn::resnet::ResNet20<10>, nn::resnet::ResNet50<>>;
   static constexpr int side = Small ? 32 : 224, first_kernel = Small ? 3 : 7, first_filters = Small ? 16 : 64;
-  static constexpr int first_side = Small ? 32 : 112;
-  static constexpr std::size_t batch = 8;
+  static constexpr int first_side     = Small ? 32 : 112;
+  static constexpr std::size_t batch  = 8;
   // No gradient by the pictures; SGD reads a variable, its gradient and a slot, and writes two of them.
   static constexpr double no_gradient = first_side * first_side * 3. * first_kernel * first_kernel * first_filters;
   static constexpr Work work{batch * (3. * Net::plan.products_per_row - no_gradient), Net::plan.parameters * 24.};
@@ -98,7 +96,7 @@ struct CharacterGpt : nn::Graph<Text> {
   }
 
   static constexpr std::size_t batch = 12;
-  static constexpr double matrices = 4 * 12 * 128. * 128, attention = 4 * 64. * 128;       // of a character
+  static constexpr double matrices = 4 * 12 * 128. * 128, attention = 4 * 64. * 128;  // of a character
   static constexpr Work work{batch * 64 * 3 * (matrices + attention + 65. * 128), 810'112 * adam_bytes};
 
   static auto model() {
@@ -122,8 +120,7 @@ struct Gpt2Block {
 };
 
 /// GPT-2 of 124 million numbers. B is Gpt2Block, or Recompute of it.
-template <class B>
-struct Gpt2 : nn::Graph<Text> {
+template <class B> struct Gpt2 : nn::Graph<Text> {
   nn::Embedding<50'257, 768> words;
   nn::Positions<1'024, 768> places;
   std::array<B, 12> blocks;
@@ -136,7 +133,7 @@ struct Gpt2 : nn::Graph<Text> {
   }
 
   static constexpr std::size_t batch = 4;
-  static constexpr double matrices = 12 * 12 * 768. * 768, attention = 12 * 64. * 768;     // of a word
+  static constexpr double matrices = 12 * 12 * 768. * 768, attention = 12 * 64. * 768;  // of a word
   static constexpr Work work{batch * 64 * 3 * (matrices + attention + 50'257. * 768), 124'439'808 * adam_bytes};
 
   static auto model() {
@@ -169,24 +166,22 @@ struct Tickets : nn::Graph<Title, Body, Tags> {
                              111'969 * adam_bytes + batch * 240. * 64 * 4 * 9};
 
   static auto model() {
-    return nn::compile<Tickets>(nn::of<Priority>(loss::BinaryCrossEntropy{}) +
-                                    0.2F * nn::of<Department>(loss::SparseCrossEntropy{}), optim::Adam{});
+    return nn::compile<Tickets>(
+        nn::of<Priority>(loss::BinaryCrossEntropy{}) + 0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
+        optim::Adam{});
   }
 };
 
-template <int... Widths>
-using Network = nn::Block<nn::Block<nn::Dense<Widths>, nn::ReLU>...>;
+template <int... Widths> using Network = nn::Block<nn::Block<nn::Dense<Widths>, nn::ReLU>...>;
 
-template <int I>
-struct Bag : Field<int, 10> {};
+template <int I> struct Bag : Field<int, 10> {};
 struct Numbers : Field<float, 13> {};
 struct Clicked : Field<float, 1> {};
 
 /// DLRM with six tables, the largest of a million rows divided by Smaller, ids by a power law.
-template <int Smaller>
-struct Dlrm : nn::Graph<Numbers, Bag<0>, Bag<1>, Bag<2>, Bag<3>, Bag<4>, Bag<5>> {
+template <int Smaller> struct Dlrm : nn::Graph<Numbers, Bag<0>, Bag<1>, Bag<2>, Bag<3>, Bag<4>, Bag<5>> {
   static constexpr std::array<int, 6> tables{1'000'000 / Smaller, 500'000 / Smaller, 100'000 / Smaller,
-                                             10'000 / Smaller, 1'000 / Smaller, 100};
+                                             10'000 / Smaller,    1'000 / Smaller,   100};
   nn::EmbeddingBag<tables[0], 64> bag_0;
   nn::EmbeddingBag<tables[1], 64> bag_1;
   nn::EmbeddingBag<tables[2], 64> bag_2;
@@ -198,14 +193,14 @@ struct Dlrm : nn::Graph<Numbers, Bag<0>, Bag<1>, Bag<2>, Bag<3>, Bag<4>, Bag<5>>
   nn::Dense<1> click;
 
   constexpr auto operator()(auto numbers, auto a, auto b, auto c, auto d, auto e, auto f) const {
-    auto const x = bottom(numbers);
+    auto const x     = bottom(numbers);
     auto const pairs = nn::interaction(x, bag_0(a), bag_1(b), bag_2(c), bag_3(d), bag_4(e), bag_5(f));
     return nn::outputs<Clicked>(click(top(nn::concatenate(x, pairs))));
   }
 
   static constexpr std::size_t batch = 2'048 / (Smaller > 1 ? 16 : 1);
-  static constexpr double below = 13. * 512 * 2 + (512. * 256 + 256. * 64) * 3;
-  static constexpr double above = (85. * 512 + 512. * 256 + 256) * 3;
+  static constexpr double below      = 13. * 512 * 2 + (512. * 256 + 256. * 64) * 3;
+  static constexpr double above      = (85. * 512 + 512. * 256 + 256) * 3;
   static constexpr Work work{batch * (below + above), 332'545 * 16. + batch * 60. * 64 * 4 * 3};
 
   static auto model() { return nn::compile<Dlrm>(loss::BinaryCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}); }

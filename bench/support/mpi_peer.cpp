@@ -24,8 +24,8 @@ int main(int argc, char** argv) {
     auto const times = bench::times_of(rank, ranks, x, [&] {
       MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     });
-    auto const n = static_cast<int>(times.size());
-    auto all     = std::vector<double>(times.size() * static_cast<std::size_t>(ranks));
+    auto const n     = static_cast<int>(times.size());
+    auto all         = std::vector<double>(times.size() * static_cast<std::size_t>(ranks));
     MPI_Gather(times.data(), n, MPI_DOUBLE, all.data(), n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     auto by_rank = std::vector<bench::Times>{};
     for (auto at = all.begin(); at != all.end(); at += n) by_rank.emplace_back(at, at + n);

@@ -17,9 +17,9 @@ namespace bench {
 
 /// One way to run MPI_Allreduce: a library, an algorithm of it, and the command that comes before the program.
 struct MpiPeer {
-  std::string name;                                                        // Open MPI 5.0.11 ring
-  std::string before;                                                      // environment, mpirun, options
-  std::string program;                                                     // mpi_peer, compiled for this library
+  std::string name;     // Open MPI 5.0.11 ring
+  std::string before;   // environment, mpirun, options
+  std::string program;  // mpi_peer, compiled for this library
 
   std::string command(int ranks, std::size_t bytes) const {
     return before + " -n " + std::to_string(ranks) + " '" + program + "' " + std::to_string(bytes);
@@ -33,8 +33,8 @@ enum class MpiKind { open_mpi, mpich, intel };
 /// An installed MPI library.
 struct Mpi {
   MpiKind kind;
-  std::string name;                                                        // with its version
-  std::string prefix;                                                      // the folder of bin/mpirun
+  std::string name;    // with its version
+  std::string prefix;  // the folder of bin/mpirun
 
   std::string environment() const {
     switch (kind) {
@@ -61,8 +61,8 @@ inline std::string version_after(std::string const& text, std::string const& lab
 inline Mpi mpi_of(std::string const& mpirun) {
   namespace fs      = std::filesystem;
   auto const prefix = fs::path{mpirun}.parent_path().parent_path().string();
-  auto const text   = output_of("I_MPI_ROOT='" + prefix + "' PATH='" + prefix + "/bin':\"$PATH\" '" + mpirun +
-                               "' --version");
+  auto const text =
+      output_of("I_MPI_ROOT='" + prefix + "' PATH='" + prefix + "/bin':\"$PATH\" '" + mpirun + "' --version");
   if (text.find("Open MPI") != std::string::npos)
     return {MpiKind::open_mpi, "Open MPI " + version_after(text, "Open MPI"), prefix};
   if (text.find("Intel") != std::string::npos)
@@ -91,13 +91,15 @@ inline std::vector<std::pair<std::string, std::string>> ways(Mpi const& mpi, std
   auto const tcp = transport == "tcp";
   auto all       = std::vector<std::pair<std::string, std::string>>{};
   if (mpi.kind == MpiKind::open_mpi) {
-    auto const base = std::string{" --oversubscribe"} +
-                      (tcp ? " --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo" : "");
+    auto const base =
+        std::string{" --oversubscribe"} + (tcp ? " --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo" : "");
     for (auto const& [name, number] :
          {std::pair{"", ""}, {"recursive_doubling", "3"}, {"ring", "4"}, {"rabenseifner", "6"}})
       all.emplace_back(name, "'" + mpi.prefix + "/bin/mpirun'" + base +
-                                 (*number == 0 ? "" : std::string{" --mca coll_tuned_use_dynamic_rules 1 --mca "
-                                                                  "coll_tuned_allreduce_algorithm "} + number));
+                                 (*number == 0 ? ""
+                                               : std::string{" --mca coll_tuned_use_dynamic_rules 1 --mca "
+                                                             "coll_tuned_allreduce_algorithm "} +
+                                                     number));
   }
   if (mpi.kind == MpiKind::mpich)
     for (std::string const name : {"", "recursive_doubling", "ring", "reduce_scatter_allgather"})
@@ -145,12 +147,11 @@ class MpiPeers {
         auto const include = source.parent_path().parent_path().parent_path() / "include";
         detail::compile_for(mpi, source.string(), include.string(), program);
         found_.push_back({mpi, program});
-      } catch (std::exception const& error) {
-        std::fprintf(stderr, "SKIPPED: %s: %s\n", mpirun.c_str(), error.what());
-      }
+      } catch (std::exception const& error) { std::fprintf(stderr, "SKIPPED: %s: %s\n", mpirun.c_str(), error.what()); }
     if (found_.empty())
-      std::fprintf(stderr, "SKIPPED: MPI: no library was found. Try: apt-get install libopenmpi-dev openmpi-bin, or "
-                           "CHORALE_MPI, a list of paths of mpirun with colons between them\n");
+      std::fprintf(stderr,
+                   "SKIPPED: MPI: no library was found. Try: apt-get install libopenmpi-dev openmpi-bin, or "
+                   "CHORALE_MPI, a list of paths of mpirun with colons between them\n");
   }
   ~MpiPeers() {
     auto ignored = std::error_code{};

@@ -24,8 +24,7 @@
 namespace bench {
 
 /// One rank. An operation that can be under way is made once and restarted for each call, as BucketedReducer does it.
-template <class R, class E>
-Times our_times(E& at, chorale::Span<float> x) {
+template <class R, class E> Times our_times(E& at, chorale::Span<float> x) {
   auto tag        = std::uint32_t{0};
   auto const rows = [&](auto&& all_reduce) { return times_of(at.rank(), at.size(), x, all_reduce); };
   if constexpr (chorale::ResumableReduce<R, E>) {
@@ -42,8 +41,7 @@ Times our_times(E& at, chorale::Span<float> x) {
 /// body(endpoint, x) on every rank, connected over threads, shared memory or loopback TCP.
 ///
 /// x    of that many bytes, zeros
-template <class Body>
-double with_threads(int ranks, std::size_t bytes, Body body) {
+template <class Body> double with_threads(int ranks, std::size_t bytes, Body body) {
   auto endpoints = chorale::LocalTransport{}.connect(chorale::Group::all_local(ranks));
   auto buffers   = std::vector<std::vector<float>>(endpoints.size(), std::vector<float>(bytes / sizeof(float)));
   return on_threads(ranks, [&](int rank) {
@@ -53,8 +51,7 @@ double with_threads(int ranks, std::size_t bytes, Body body) {
 }
 
 /// In place: x is a rank's part of the arena, as a planned program has its gradients.
-template <class Body>
-double with_shared_memory(int ranks, std::size_t bytes, Body body) {
+template <class Body> double with_shared_memory(int ranks, std::size_t bytes, Body body) {
   auto const transport =
       chorale::SharedMemoryTransport{.name = "bench-reduce-" + std::to_string(getpid()), .arena = bytes};
   return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
@@ -65,8 +62,7 @@ double with_shared_memory(int ranks, std::size_t bytes, Body body) {
 }
 
 /// x is memory of the program's own: what it sends is copied into shared memory and out of it.
-template <class Body>
-double with_own_buffers(int ranks, std::size_t bytes, Body body) {
+template <class Body> double with_own_buffers(int ranks, std::size_t bytes, Body body) {
   auto const transport = chorale::SharedMemoryTransport{.name = "bench-reduce-own-" + std::to_string(getpid())};
   return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
     auto at = std::move(transport.connect(chorale::Group{ranks, {rank}})[0]);
@@ -75,8 +71,7 @@ double with_own_buffers(int ranks, std::size_t bytes, Body body) {
   });
 }
 
-template <class Body>
-double with_tcp(int ranks, std::size_t bytes, Body body) {
+template <class Body> double with_tcp(int ranks, std::size_t bytes, Body body) {
   auto const transport = chorale::TcpTransport{.addresses = chorale::free_loopback_addresses(ranks)};
   return on_processes(ranks, bytes, Cores::one_each, [&](int rank) {
     auto at = std::move(transport.connect(chorale::Group{ranks, {rank}})[0]);
@@ -89,13 +84,15 @@ inline constexpr auto reduces = []<class R>(R) {
   return [](auto& at, chorale::Span<float> x) { return our_times<R>(at, x); };
 };
 
-template <class R>
-double over_threads(int ranks, std::size_t bytes) { return with_threads(ranks, bytes, reduces(R{})); }
-template <class R>
-double over_shared_memory(int ranks, std::size_t bytes) { return with_shared_memory(ranks, bytes, reduces(R{})); }
-template <class R>
-double over_own_buffers(int ranks, std::size_t bytes) { return with_own_buffers(ranks, bytes, reduces(R{})); }
-template <class R>
-double over_tcp(int ranks, std::size_t bytes) { return with_tcp(ranks, bytes, reduces(R{})); }
+template <class R> double over_threads(int ranks, std::size_t bytes) {
+  return with_threads(ranks, bytes, reduces(R{}));
+}
+template <class R> double over_shared_memory(int ranks, std::size_t bytes) {
+  return with_shared_memory(ranks, bytes, reduces(R{}));
+}
+template <class R> double over_own_buffers(int ranks, std::size_t bytes) {
+  return with_own_buffers(ranks, bytes, reduces(R{}));
+}
+template <class R> double over_tcp(int ranks, std::size_t bytes) { return with_tcp(ranks, bytes, reduces(R{})); }
 
 }  // namespace bench

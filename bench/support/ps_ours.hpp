@@ -26,18 +26,18 @@ namespace bench {
 
 /// What all contenders do: the same numbers as in ps_peer.py.
 struct PsCase {
-  std::string name;                                                        // push_dense, pull_dense, push_rows, ..
-  std::size_t bytes;                                                       // of one worker's call; 4: an empty one
+  std::string name;   // push_dense, pull_dense, push_rows, ..
+  std::size_t bytes;  // of one worker's call; 4: an empty one
 
   bool pushes() const { return name.starts_with("push"); }
   bool is_dense() const { return name.ends_with("dense"); }
 };
 
-inline constexpr int ps_workers                = 2;
-inline constexpr std::size_t ps_dense          = 16 << 20;                 // floats: 64 MiB
-inline constexpr std::size_t ps_width          = 64;                       // floats of a row
-inline constexpr std::size_t ps_table_rows     = 200'000;
-inline constexpr std::size_t ps_rows           = 20'480;                   // in one call
+inline constexpr int ps_workers            = 2;
+inline constexpr std::size_t ps_dense      = 16 << 20;  // floats: 64 MiB
+inline constexpr std::size_t ps_width      = 64;        // floats of a row
+inline constexpr std::size_t ps_table_rows = 200'000;
+inline constexpr std::size_t ps_rows       = 20'480;  // in one call
 
 inline int calls_of_block(PsCase const& what) {
   return static_cast<int>(std::clamp<std::size_t>((128 << 20) / what.bytes, 1, 200));
@@ -50,8 +50,7 @@ inline int calls_of(PsCase const& what) {
 }
 
 /// Blocks of calls of one worker, after a quarter as many of warm-up.
-template <class Call>
-Times blocks_of(PsCase const& what, Call&& call) {
+template <class Call> Times blocks_of(PsCase const& what, Call&& call) {
   auto const repeats = Repeats{what.bytes};
   auto const calls   = calls_of_block(what);
   auto times         = Times{};
@@ -67,8 +66,7 @@ Times blocks_of(PsCase const& what, Call&& call) {
 /// Memory of a worker: of its endpoint, where that has some, as a Trainer takes it for gradients.
 class Floats {
  public:
-  template <class E>
-  Floats(E& at, std::size_t most) {
+  template <class E> Floats(E& at, std::size_t most) {
     if constexpr (requires { at.memory(); }) {
       free_ = {reinterpret_cast<float*>(at.memory().data()), at.memory().size() / sizeof(float)};
       expect(free_.size() >= most);
@@ -93,27 +91,27 @@ template <class E>
 Times ps_worker(E& at, chorale::parameter_server::ShardLayout const& shards, PsCase const& what,
                 chorale::parameter_server::RowTable const& table) {
   using namespace chorale;
-  auto client    = parameter_server::Client{at, shards};
+  auto client     = parameter_server::Client{at, shards};
   auto const size = shards.extent() + plan::trailer;
   auto memory     = Floats{at, 3 * size + ps_rows * ps_width};
   auto values = memory.next(size), other = memory.next(size), gradients = memory.next(size);
-  auto const rows = memory.next(ps_rows * ps_width);
+  auto const rows                 = memory.next(ps_rows * ps_width);
   StepHeader{gradients}.rows()    = 64;
-  StepTrailer{gradients}.summed() = 1;                                     // looked at during backward
-  auto indices = std::vector<std::uint32_t>(ps_rows);
+  StepTrailer{gradients}.summed() = 1;  // looked at during backward
+  auto indices                    = std::vector<std::uint32_t>(ps_rows);
   for (std::size_t i = 0; i < ps_rows; ++i)
     indices[i] = static_cast<std::uint32_t>(Random{1, static_cast<std::uint64_t>(at.rank())}.below(i, ps_table_rows));
   auto const of_rows = Span<std::uint32_t const>{indices};
   client.pull({values, {}});
   client.report(0, std::vector{1.0});
-  client.total(0);                                                         // both are there
+  client.total(0);  // both are there
   return blocks_of(what, [&] {
-    if (what.name == "empty") return client.pull({values, {}});            // nothing is newer
+    if (what.name == "empty") return client.pull({values, {}});  // nothing is newer
     if (what.name == "push_dense") client.push({gradients, {}, {}}, 0);
     if (what.name == "push_rows") client.push_rows(table, of_rows, Span<float const>{rows}, 64, 0);
     if (what.name == "pull_rows") client.pull_rows(table, of_rows, rows);
     if (what.name != "pull_dense") return;
-    client.pull({other, {}});                                              // another buffer: all of it travels
+    client.pull({other, {}});  // another buffer: all of it travels
     std::swap(values, other);
   });
 }
@@ -121,8 +119,7 @@ Times ps_worker(E& at, chorale::parameter_server::ShardLayout const& shards, PsC
 /// Microseconds of a call when both workers call at once.
 ///
 /// transport   whose ranks fail apart, as ParameterServerStrategy has it
-template <class Transport>
-double our_ps(PsCase const& what, int servers, Transport const& transport) {
+template <class Transport> double our_ps(PsCase const& what, int servers, Transport const& transport) {
   using namespace chorale;
   auto const of_rows = what.name.ends_with("rows");
   auto const units   = of_rows ? ps_table_rows : what.name == "empty" ? std::size_t{16} : ps_dense;
@@ -151,15 +148,16 @@ inline double ps_over_tcp(PsCase const& what, int servers) {
 
 inline double ps_over_shared_memory(PsCase const& what, int servers) {
   auto const name = "bench-ps-" + std::to_string(getpid());
-  return our_ps(what, servers, chorale::SharedMemoryTransport{.name = name, .arena = 256 << 20,
-                                                              .failures = chorale::FailureScope::peer});
+  return our_ps(
+      what, servers,
+      chorale::SharedMemoryTransport{.name = name, .arena = 256 << 20, .failures = chorale::FailureScope::peer});
 }
 
 /// A parameter server by hand: sockets, and what must be done with the bytes. No frames, checks, versions or limits of
 /// time. A worker pushes its gradients and waits for a byte from each server, or sends a byte and receives the values.
 class WorkedSockets {
  public:
-  static constexpr std::size_t most = 256 << 10;                           // bytes a call: they stay in the cache
+  static constexpr std::size_t most = 256 << 10;  // bytes a call: they stay in the cache
 
   WorkedSockets(BareMesh const& mesh, PsCase const& what, int servers, int rank)
       : mesh_{&mesh}, servers_{servers}, rank_{rank}, pushes_{what.pushes()}, data_(what.bytes / sizeof(float)),
@@ -258,10 +256,10 @@ class WorkedSockets {
   bool add_then_byte(Talk& talk, chorale::Span<float> values) {
     if (talk.moved == talk.bytes.size()) return talk.over = byte_out(talk);
     auto const done = talk.moved / sizeof(float), odd = talk.moved % sizeof(float);
-    auto* const to  = reinterpret_cast<std::byte*>(came_.data());
+    auto* const to = reinterpret_cast<std::byte*>(came_.data());
     if (odd != 0) std::memcpy(to, &split_[static_cast<std::size_t>(talk.socket) % split_.size()], odd);
-    auto const n = receive(talk.socket, to + odd, std::min(most - odd, talk.bytes.size() - talk.moved));
-    auto const whole = (odd + n) / sizeof(float);
+    auto const n             = receive(talk.socket, to + odd, std::min(most - odd, talk.bytes.size() - talk.moved));
+    auto const whole         = (odd + n) / sizeof(float);
     auto* __restrict x       = values.data() + done;
     auto const* __restrict g = came_.data();
     for (std::size_t i = 0; i < whole; ++i) x[i] -= 0.01F * g[i];
@@ -275,7 +273,7 @@ class WorkedSockets {
   int servers_, rank_;
   bool pushes_;
   std::vector<float> data_, came_;
-  std::array<float, 1'024> split_{};                                       // [socket] a float that has arrived in part
+  std::array<float, 1'024> split_{};  // [socket] a float that has arrived in part
 };
 
 /// Microseconds of a dense call by a parameter server by hand.
@@ -293,11 +291,11 @@ inline double worked_ps(PsCase const& what, int servers) {
 inline double bare_ps(PsCase const& what) {
   auto const mesh = BareMesh{ps_workers + 1};
   return on_processes(ps_workers + 1, what.bytes, Cores::any, [&](int rank) {
-    auto data           = std::vector<std::byte>(what.bytes * (rank == ps_workers ? ps_workers : 1));
-    auto const turns    = what.name == "empty" ? 2 : 1;                    // there and back
+    auto data            = std::vector<std::byte>(what.bytes * (rank == ps_workers ? ps_workers : 1));
+    auto const turns     = what.name == "empty" ? 2 : 1;  // there and back
     auto const to_server = what.pushes() || what.name == "empty";
-    auto const move     = [](int socket, bool sends, std::byte* at, std::size_t left) {
-      auto const n = std::min<std::size_t>(left, 256 << 10);
+    auto const move      = [](int socket, bool sends, std::byte* at, std::size_t left) {
+      auto const n   = std::min<std::size_t>(left, 256 << 10);
       auto const got = sends ? send(socket, at, n, MSG_NOSIGNAL) : recv(socket, at, n, 0);
       expect(got > 0 || (got < 0 && errno == EAGAIN));
       return got > 0 ? static_cast<std::size_t>(got) : 0;
@@ -308,11 +306,11 @@ inline double bare_ps(PsCase const& what) {
         auto const sends = (rank == ps_workers) != (to_server == (turn == 0));
         auto left        = std::vector<std::size_t>(static_cast<std::size_t>(peers), what.bytes);
         for (int idle = 0; std::accumulate(left.begin(), left.end(), std::size_t{0}) != 0; ++idle) {
-          if (idle > 2) sched_yield();                                     // three processes, two cores
+          if (idle > 2) sched_yield();  // three processes, two cores
           for (int p = 0; p < peers; ++p) {
             auto& mine = left[static_cast<std::size_t>(p)];
             if (mine == 0) continue;
-            auto const end = static_cast<std::size_t>(p + 1) * what.bytes;
+            auto const end  = static_cast<std::size_t>(p + 1) * what.bytes;
             auto const with = rank == ps_workers ? p : ps_workers;
             auto const n    = move(mesh.between(rank, with), sends, &data[end - mine], mine);
             mine -= n;

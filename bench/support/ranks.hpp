@@ -8,17 +8,17 @@
 #include <chorale/core/threads.hpp>
 #include <chorale/core/types.hpp>
 
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <new>
-#include <pthread.h>
-#include <sched.h>
 #include <stdexcept>
 #include <string>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 namespace bench {
@@ -29,7 +29,9 @@ struct Repeats {
 
   explicit Repeats(std::size_t bytes)
       : calls{static_cast<int>(std::clamp<std::size_t>((4 << 20) / std::max<std::size_t>(bytes, 1), 1, 100))},
-        blocks{bytes <= 1 << 20 ? 20 : bytes <= 16 << 20 ? 10 : 5} {}
+        blocks{bytes <= 1 << 20    ? 20
+               : bytes <= 16 << 20 ? 10
+                                   : 5} {}
   int warm_up() const { return blocks / 4 + 1; }
 };
 
@@ -46,8 +48,7 @@ inline double microseconds(std::vector<Times> const& ranks) {
 
 /// Reduces once and looks at the sum; then times it. The numbers are zeros by then, are not filled in again between
 /// calls, and stay zeros.
-template <class AllReduce>
-Times times_of(int rank, int ranks, chorale::Span<float> x, AllReduce&& all_reduce) {
+template <class AllReduce> Times times_of(int rank, int ranks, chorale::Span<float> x, AllReduce&& all_reduce) {
   auto const value = [](std::size_t i, int r) { return static_cast<float>(r + 1) + static_cast<float>(i % 5); };
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = value(i, rank);
   all_reduce();
@@ -59,7 +60,7 @@ Times times_of(int rank, int ranks, chorale::Span<float> x, AllReduce&& all_redu
                                std::to_string(x[i]) + ", not " + std::to_string(sum)};
   }
   std::fill(x.begin(), x.end(), 0.0F);
-  all_reduce();                                                            // nobody fills while another reduces
+  all_reduce();  // nobody fills while another reduces
   auto const repeats = Repeats{x.size_bytes()};
   auto times         = Times{};
   for (int block = -repeats.warm_up(); block < repeats.blocks; ++block) {
@@ -99,8 +100,7 @@ class SharedBytes {
   SharedBytes(SharedBytes const&)            = delete;
   SharedBytes& operator=(SharedBytes const&) = delete;
 
-  template <class T>
-  T* as() const { return static_cast<T*>(data_); }
+  template <class T> T* as() const { return static_cast<T*>(data_); }
 
  private:
   std::size_t size_;
@@ -108,8 +108,7 @@ class SharedBytes {
 };
 
 /// body(rank) on every rank, each in a thread.
-template <class Body>
-double on_threads(int ranks, Body body) {
+template <class Body> double on_threads(int ranks, Body body) {
   auto all = std::vector<Times>(static_cast<std::size_t>(ranks));
   {
     auto threads = std::vector<chorale::NamedThread>{};
@@ -128,8 +127,7 @@ enum class Cores { one_each, any };
 /// body(rank) on every rank, each in a process of its own.
 ///
 /// throws  std::runtime_error when one fails, after all have ended
-template <class Body>
-void run_processes(int ranks, Body body) {
+template <class Body> void run_processes(int ranks, Body body) {
   auto children = std::vector<pid_t>{};
   for (int rank = 0; rank < ranks; ++rank) {
     auto const child = fork();
@@ -158,8 +156,7 @@ void run_processes(int ranks, Body body) {
 /// body(rank), which returns times, on every rank, each in a process of its own.
 ///
 /// bytes   of what is reduced
-template <class Body>
-double on_processes(int ranks, std::size_t bytes, Cores where, Body body) {
+template <class Body> double on_processes(int ranks, std::size_t bytes, Cores where, Body body) {
   auto const blocks = static_cast<std::size_t>(Repeats{bytes}.blocks);
   auto const shared = SharedBytes{static_cast<std::size_t>(ranks) * blocks * sizeof(double)};
   run_processes(ranks, [&](int rank) {

@@ -3,6 +3,7 @@
 // What the benchmarks share: children that measure, medians, and two ways to print.
 #pragma once
 
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,7 +14,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -94,8 +94,8 @@ inline std::string script(std::string const& name) {
 
 /// The processor's name and the number of cores.
 inline std::string machine() {
-  auto file  = std::ifstream{"/proc/cpuinfo"};
-  auto name  = std::string{"unknown processor"};
+  auto file = std::ifstream{"/proc/cpuinfo"};
+  auto name = std::string{"unknown processor"};
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) {
       name = line.substr(line.find(':') + 2);

@@ -17,15 +17,14 @@ class SameKernels {
   using K = Kernels<Cpu>;
 
  public:
-  static constexpr std::size_t size = 347'152;                             // floats; the offsets stand below
+  static constexpr std::size_t size = 347'152;  // floats; the offsets stand below
 
   explicit SameKernels(int rows, Seed seed)
       : rows_{static_cast<std::size_t>(rows)},
         conv_{rt_, K::image(rows, 28, 28, 1), rows, Window{28, 28, 1, 3, 1}, 32, Window{26, 26, 32, 2, 2}, Pool::max},
         relu_1_{rt_, conv_.out(), Activation::relu, 0.0F},
         flatten_{rt_, conv_.out(), K::image(rows, 13, 13, 32), rows, 5408},
-        dense_1_{rt_, K::matrix(rows, 5408), rows, 5408, 64},
-        relu_2_{rt_, K::matrix(rows, 64), Activation::relu, 0.0F},
+        dense_1_{rt_, K::matrix(rows, 5408), rows, 5408, 64}, relu_2_{rt_, K::matrix(rows, 64), Activation::relu, 0.0F},
         dense_2_{rt_, K::matrix(rows, 64), rows, 64, 10} {
     auto const row = rows_ * 5408 * 4;
     for (auto* block : {&variables_, &gradients_, &m_, &v_}) *block = Cpu::block{size * sizeof(float)};
@@ -38,17 +37,36 @@ class SameKernels {
     auto const at = [](Cpu::block const& b, std::size_t offset = 0) {
       return reinterpret_cast<float*>(b.data()) + offset;
     };
-    auto const w  = [&](std::size_t o) { return at(variables_, o); };
-    auto const g  = [&](std::size_t o) { return at(gradients_, o); };
-    conv_.bind({.y = at(y_conv_), .dy = at(d_b_), .kernel = w(346'832), .bias = w(347'120), .d_kernel = g(346'832),
-                .d_bias = g(347'120), .workspace = w_conv_.data()});
+    auto const w = [&](std::size_t o) { return at(variables_, o); };
+    auto const g = [&](std::size_t o) { return at(gradients_, o); };
+    conv_.bind({.y         = at(y_conv_),
+                .dy        = at(d_b_),
+                .kernel    = w(346'832),
+                .bias      = w(347'120),
+                .d_kernel  = g(346'832),
+                .d_bias    = g(347'120),
+                .workspace = w_conv_.data()});
     relu_1_.bind({at(y_conv_), at(y_conv_), at(d_b_), at(d_b_)});
     flatten_.bind({at(y_conv_), at(y_flat_), at(d_b_), at(d_a_)});
-    dense_1_.bind({.x = at(y_flat_), .y = at(y_1_), .dx = at(d_a_), .dy = at(d_b_), .kernel = w(656),
-                   .bias = w(346'768), .d_kernel = g(656), .d_bias = g(346'768), .workspace = w_1_.data()});
+    dense_1_.bind({.x         = at(y_flat_),
+                   .y         = at(y_1_),
+                   .dx        = at(d_a_),
+                   .dy        = at(d_b_),
+                   .kernel    = w(656),
+                   .bias      = w(346'768),
+                   .d_kernel  = g(656),
+                   .d_bias    = g(346'768),
+                   .workspace = w_1_.data()});
     relu_2_.bind({at(y_1_), at(y_1_), at(d_b_), at(d_b_)});
-    dense_2_.bind({.x = at(y_1_), .y = at(y_2_), .dx = at(d_b_), .dy = at(d_a_), .kernel = w(0), .bias = w(640),
-                   .d_kernel = g(0), .d_bias = g(640), .workspace = w_2_.data()});
+    dense_2_.bind({.x         = at(y_1_),
+                   .y         = at(y_2_),
+                   .dx        = at(d_b_),
+                   .dy        = at(d_a_),
+                   .kernel    = w(0),
+                   .bias      = w(640),
+                   .d_kernel  = g(0),
+                   .d_bias    = g(640),
+                   .workspace = w_2_.data()});
 
     auto const fill = [&](std::size_t offset, VariableSpec const& spec, std::uint64_t stream) {
       initialize(Span<float>{w(offset), spec.size()}, spec, Random{seed, stream});

@@ -24,9 +24,12 @@ namespace bench {
 inline chorale::ModelSizes gpt2_sizes() {
   constexpr auto rows = 8.0, positions = 1024.0, width = 768.0;
   constexpr auto products = 3 * rows * positions * (12 * (12 * width * width + 2 * width * positions) + width * 50'257);
-  return {.variables = 4 * 124'439'808ULL, .slots = 2, .blocks = 12,
-          .boundary = static_cast<std::size_t>(rows * positions * width) * 4,
-          .compute = chorale::virtual_seconds(products / 50e12), .micro_batches = 16};
+  return {.variables     = 4 * 124'439'808ULL,
+          .slots         = 2,
+          .blocks        = 12,
+          .boundary      = static_cast<std::size_t>(rows * positions * width) * 4,
+          .compute       = chorale::virtual_seconds(products / 50e12),
+          .micro_batches = 16};
 }
 
 /// Each form on so many ranks: memory without activations, bytes sent, and the step as it is predicted and, up to
@@ -40,8 +43,9 @@ inline void print_forms(std::string const& network, chorale::NetworkModel const&
     for (auto const form : {mirrored, zero_one, zero_two, zero_three, tensor_split, pipeline}) {
       if ((form == pipeline || form == tensor_split) && P > sizes.blocks) continue;
       auto const predicted = step_of_form(form, sizes, P, PredictedTimes{P, cost});
-      auto row = Row{"form/" + std::string{name(form)}};
-      row.add("network", network).add("ranks", P, "%.0f")
+      auto row             = Row{"form/" + std::string{name(form)}};
+      row.add("network", network)
+          .add("ranks", P, "%.0f")
           .add("memory_mb", static_cast<double>(memory_of_form(form, sizes, P)) / 1e6, "%.0f")
           .add("sent_mb", static_cast<double>(sent_by_form(form, sizes, P)) / 1e6, "%.0f")
           .add("predicted_ms", seconds(predicted) * 1e3);
@@ -59,7 +63,7 @@ inline void print_meshes(std::string const& network, chorale::NetworkModel const
   using namespace chorale;
   for (auto const& mesh : meshes) {
     auto sizes           = gpt2_sizes();
-    sizes.micro_batches  = 8;                                              // of one row each
+    sizes.micro_batches  = 8;  // of one row each
     auto const start     = std::chrono::steady_clock::now();
     auto const begin     = std::clock();
     auto const run       = simulated_mesh_step(mesh, sizes, cost);
@@ -69,10 +73,15 @@ inline void print_meshes(std::string const& network, chorale::NetworkModel const
     auto messages        = 0.0;
     for (auto const& rank : run.ranks) messages += static_cast<double>(rank.messages);
     Row{"mesh/" + std::to_string(mesh.data) + "x" + std::to_string(mesh.stages) + "x" + std::to_string(mesh.parts)}
-        .add("network", network).add("ranks", mesh.ranks(), "%.0f").add("predicted_ms", seconds(predicted) * 1e3)
+        .add("network", network)
+        .add("ranks", mesh.ranks(), "%.0f")
+        .add("predicted_ms", seconds(predicted) * 1e3)
         .add("simulated_ms", seconds(run.check().time) * 1e3)
-        .add("ratio", seconds(predicted) / seconds(run.time)).add("messages", messages, "%.0f")
-        .add("simulated_in_s", wall).add("of_processor_s", processor).print(json);
+        .add("ratio", seconds(predicted) / seconds(run.time))
+        .add("messages", messages, "%.0f")
+        .add("simulated_in_s", wall)
+        .add("of_processor_s", processor)
+        .print(json);
   }
 }
 
@@ -91,8 +100,7 @@ struct Measured : chorale::nn::Sequential<chorale::nn::Input<784>, chorale::nn::
 ///
 /// A part lasts from when the first replica begins it to when the last one ends: where replicas share a core, some begin
 /// only when others have computed, and each by its own clock would be as fast as if it had the core for itself.
-template <class S>
-void print_measured(std::string const& form, int most, int rounds, bool json) {
+template <class S> void print_measured(std::string const& form, int most, int rounds, bool json) {
   using namespace chorale;
   constexpr std::size_t each = 64;
   for (int P = 1; P <= most; ++P) {
@@ -102,54 +110,67 @@ void print_measured(std::string const& form, int most, int rounds, bool json) {
     auto const model = nn::compile<Measured>(loss::SparseCrossEntropy{}, optim::Adam{});
     auto live        = Live{S{Cpu::logical(P)}, RingAllReduce{}, LocalTransport{}};
     auto copies      = live.create(model, 7);
-    auto times       = PerReplica<std::vector<Interval>>(copies.size());   // compute, reduce, update, step, each round
+    auto times       = PerReplica<std::vector<Interval>>(copies.size());  // compute, reduce, update, step, each round
     auto const begin = std::chrono::steady_clock::now();
-    live.run([&](auto& replica, auto& copy, std::vector<Interval>& to) {
-      auto const mine  = share(rows, replica.id(), P);
-      auto const batch = BasicBatch<float, int>{.x = Span<float const>{x}.subspan(mine.begin * 784, mine.size() * 784),
-                                                .y = Span<int const>{y}.subspan(mine.begin, mine.size()),
-                                                .rows = mine.size(), .first_row = mine.begin, .global_rows = rows};
-      auto const timed = [&](auto&& part) {
-        replica.barrier();
-        auto const start = seconds_since(begin);
-        part();
-        to.push_back({start, seconds_since(begin)});
-      };
-      auto gradients = copy.gradients();
-      for (int round = 0; round < rounds + 2; ++round) {
-        timed([&] { replica.value_and_gradient(copy, batch); });
-        if constexpr (shards_optimizer<S>) {
-          timed([&] {
-            replica.reduce_scatter(gradients);
-            replica.gather_variables(copy.net.variables());
-          });
-          timed([&] {
-            copy.optimizer.apply_shard(copy.net.variables().body(), gradients,
-                                       [&](Span<double> sum) { replica.add_up(sum); });
-          });
-        } else {
-          timed([&] { replica.all_reduce(gradients); });
-          timed([&] { copy.optimizer.apply(copy.net.variables(), gradients); });
-        }
-        timed([&] {
-          auto result = replica.value_and_gradient_ahead(copy, batch);
-          live.update(replica, copy, result.gradients);
-        });
-      }
-    }, copies, times);
+    live.run(
+        [&](auto& replica, auto& copy, std::vector<Interval>& to) {
+          auto const mine = share(rows, replica.id(), P);
+          auto const batch =
+              BasicBatch<float, int>{.x           = Span<float const>{x}.subspan(mine.begin * 784, mine.size() * 784),
+                                     .y           = Span<int const>{y}.subspan(mine.begin, mine.size()),
+                                     .rows        = mine.size(),
+                                     .first_row   = mine.begin,
+                                     .global_rows = rows};
+          auto const timed = [&](auto&& part) {
+            replica.barrier();
+            auto const start = seconds_since(begin);
+            part();
+            to.push_back({start, seconds_since(begin)});
+          };
+          auto gradients = copy.gradients();
+          for (int round = 0; round < rounds + 2; ++round) {
+            timed([&] { replica.value_and_gradient(copy, batch); });
+            if constexpr (shards_optimizer<S>) {
+              timed([&] {
+                replica.reduce_scatter(gradients);
+                replica.gather_variables(copy.net.variables());
+              });
+              timed([&] {
+                copy.optimizer.apply_shard(copy.net.variables().body(), gradients,
+                                           [&](Span<double> sum) { replica.add_up(sum); });
+              });
+            } else {
+              timed([&] { replica.all_reduce(gradients); });
+              timed([&] { copy.optimizer.apply(copy.net.variables(), gradients); });
+            }
+            timed([&] {
+              auto result = replica.value_and_gradient_ahead(copy, batch);
+              live.update(replica, copy, result.gradients);
+            });
+          }
+        },
+        copies, times);
     auto parts = std::vector<std::vector<double>>(4);
-    for (std::size_t i = 8; i < times[0].size(); ++i) {                    // two rounds warm up
-      auto all = times[0][i];                                              // of the first to begin, the last to end
+    for (std::size_t i = 8; i < times[0].size(); ++i) {  // two rounds warm up
+      auto all = times[0][i];                            // of the first to begin, the last to end
       for (auto const& one : times) all = {std::min(all.begin, one[i].begin), std::max(all.end, one[i].end)};
       parts[i % 4].push_back(all.end - all.begin);
     }
     auto const of = [&](std::size_t part) {
-      return std::accumulate(parts[part].begin(), parts[part].end(), 0.0) / static_cast<double>(parts[part].size()) * 1e3;
+      return std::accumulate(parts[part].begin(), parts[part].end(), 0.0) / static_cast<double>(parts[part].size()) *
+             1e3;
     };
     auto const predicted = of(0) + of(1) + of(2);
-    Row{"measured/" + form}.add("ranks", P, "%.0f").add("cores", cores(), "%.0f").add("compute_ms", of(0))
-        .add("reduce_ms", of(1)).add("update_ms", of(2)).add("predicted_ms", predicted).add("measured_ms", of(3))
-        .add("ratio", predicted / of(3)).print(json);
+    Row{"measured/" + form}
+        .add("ranks", P, "%.0f")
+        .add("cores", cores(), "%.0f")
+        .add("compute_ms", of(0))
+        .add("reduce_ms", of(1))
+        .add("update_ms", of(2))
+        .add("predicted_ms", predicted)
+        .add("measured_ms", of(3))
+        .add("ratio", predicted / of(3))
+        .print(json);
   }
 }
 

@@ -41,22 +41,28 @@ struct SimulatedTimes {
   chorale::VirtualTime send(std::size_t bytes) const {
     using namespace chorale;
     auto const nowhere = UnmappedMemory{bytes / 4};
-    return simulate(2, [&](SimulatedEndpoint& at) {
-      if (at.rank() == 0) at.send(1, Tag{1}, std::as_bytes(nowhere.span())).wait();
-      else at.recv(0, Tag{1}, std::as_writable_bytes(nowhere.span())).wait();
-    }, {.model = network, .payload = SimulatedPayload::sizes}).check().time - receive(bytes);
+    return simulate(2,
+                    [&](SimulatedEndpoint& at) {
+                      if (at.rank() == 0) at.send(1, Tag{1}, std::as_bytes(nowhere.span())).wait();
+                      else at.recv(0, Tag{1}, std::as_writable_bytes(nowhere.span())).wait();
+                    },
+                    {.model = network, .payload = SimulatedPayload::sizes})
+               .check()
+               .time -
+           receive(bytes);
   }
   chorale::VirtualTime receive(std::size_t bytes) const {
     return network.overhead + chorale::NetworkModel::time_of(bytes, network.fold_bytes_per_second);
   }
 
  private:
-  template <chorale::Schedule S>
-  chorale::VirtualTime time_of(std::size_t bytes) const {
+  template <chorale::Schedule S> chorale::VirtualTime time_of(std::size_t bytes) const {
     using namespace chorale;
     auto const nowhere = UnmappedMemory{bytes / 4};
     return simulate(ranks, [&](SimulatedEndpoint& at) { collective<S>(at, nowhere.span()); },
-                    {.model = network, .payload = SimulatedPayload::sizes}).check().time;
+                    {.model = network, .payload = SimulatedPayload::sizes})
+        .check()
+        .time;
   }
 };
 
@@ -91,32 +97,36 @@ inline chorale::SimulatedRun simulated_mesh_step(FormMesh const& mesh, chorale::
   auto const boundary = sizes.boundary / static_cast<std::size_t>(m) / 4 * 4;
   auto const own      = sizes.variables / static_cast<std::size_t>(S * T);
   auto const nowhere  = UnmappedMemory{std::max(own, boundary) / 4};
-  auto const forward  = sizes.compute / 3 / m / T / sizes.blocks;          // of one block and micro-batch on one rank
-  return simulate(mesh.ranks(), [&](SimulatedEndpoint& at) {
-    auto const stage  = at.rank() / T % S;
-    auto const blocks = share(static_cast<std::size_t>(sizes.blocks), stage, S).size();
-    auto parts       = SubEndpoint<SimulatedEndpoint>{at, mesh.along_parts(at.rank())};
-    auto along_data  = SubEndpoint<SimulatedEndpoint>{at, mesh.along_data(at.rank())};
-    auto const x     = nowhere.span().first(boundary / 4);
-    auto sent        = std::vector<SimulatedEndpoint::pending>{};
-    auto const pass  = [&](int micro_batch, bool back) {
-      auto const from = back ? stage + 1 : stage - 1, to = back ? stage - 1 : stage + 1;
-      auto const tag  = Tag{static_cast<std::uint32_t>(2 * micro_batch + (back ? 1 : 0)) + 8};
-      if (from >= 0 && from < S) at.recv(at.rank() + (from - stage) * T, tag, std::as_writable_bytes(x)).wait();
-      for (std::size_t b = 0; b < blocks; ++b) {
-        at.work(back ? 2 * forward : forward);
-        for (int twice = 0; twice < 2 && T > 1; ++twice) collective<RingAllReduce>(parts, x, Tag{1});
-      }
-      if (to >= 0 && to < S) sent.push_back(at.send(at.rank() + (to - stage) * T, tag, std::as_bytes(x)));
-    };
-    auto const ahead = std::min(m, S - stage);
-    for (int f = 0, b = 0; b < m;) {
-      if (f < m && f - b < ahead) pass(f++, false);
-      else pass(b++, true);
-    }
-    for (auto& one : sent) one.wait();
-    if (mesh.data > 1) collective<RingAllReduce>(along_data, nowhere.span().first(own / 4), Tag{2});
-  }, {.model = network, .timeout = std::chrono::hours{1}, .payload = SimulatedPayload::sizes});
+  auto const forward  = sizes.compute / 3 / m / T / sizes.blocks;  // of one block and micro-batch on one rank
+  return simulate(mesh.ranks(),
+                  [&](SimulatedEndpoint& at) {
+                    auto const stage  = at.rank() / T % S;
+                    auto const blocks = share(static_cast<std::size_t>(sizes.blocks), stage, S).size();
+                    auto parts        = SubEndpoint<SimulatedEndpoint>{at, mesh.along_parts(at.rank())};
+                    auto along_data   = SubEndpoint<SimulatedEndpoint>{at, mesh.along_data(at.rank())};
+                    auto const x      = nowhere.span().first(boundary / 4);
+                    auto sent         = std::vector<SimulatedEndpoint::pending>{};
+                    auto const pass   = [&](int micro_batch, bool back) {
+                      auto const from = back ? stage + 1 : stage - 1, to = back ? stage - 1 : stage + 1;
+                      auto const tag = Tag{static_cast<std::uint32_t>(2 * micro_batch + (back ? 1 : 0)) + 8};
+                      if (from >= 0 && from < S)
+                        at.recv(at.rank() + (from - stage) * T, tag, std::as_writable_bytes(x)).wait();
+                      for (std::size_t b = 0; b < blocks; ++b) {
+                        at.work(back ? 2 * forward : forward);
+                        for (int twice = 0; twice < 2 && T > 1; ++twice) collective<RingAllReduce>(parts, x, Tag{1});
+                      }
+                      if (to >= 0 && to < S)
+                        sent.push_back(at.send(at.rank() + (to - stage) * T, tag, std::as_bytes(x)));
+                    };
+                    auto const ahead = std::min(m, S - stage);
+                    for (int f = 0, b = 0; b < m;) {
+                      if (f < m && f - b < ahead) pass(f++, false);
+                      else pass(b++, true);
+                    }
+                    for (auto& one : sent) one.wait();
+                    if (mesh.data > 1) collective<RingAllReduce>(along_data, nowhere.span().first(own / 4), Tag{2});
+                  },
+                  {.model = network, .timeout = std::chrono::hours{1}, .payload = SimulatedPayload::sizes});
 }
 
 /// What the network's model says of that step.
@@ -128,14 +138,14 @@ inline chorale::VirtualTime predicted_mesh_step(FormMesh const& mesh, chorale::M
   auto const blocks   = [&](int stage) {
     return static_cast<int>(share(static_cast<std::size_t>(sizes.blocks), stage, S).size());
   };
-  auto const groups   = [&](int size, std::size_t bytes, auto of_group) {
+  auto const groups = [&](int size, std::size_t bytes, auto of_group) {
     if (size == 1) return VirtualTime{};
     auto walk = chorale::detail::ScheduleWalk{network, mesh.ranks()};
     walk.walk<RingAllReduce>(size, bytes, of_group);
     return walk.last();
   };
   auto const parts = groups(T, boundary, [&](Rank rank) { return std::pair{rank / T * T, 1}; });
-  auto const send  = [&] {                                                 // all parts of a stage send at once
+  auto const send  = [&] {  // all parts of a stage send at once
     auto lines = NetworkLines{network, std::max(2 * T, 2)};
     auto last  = VirtualTime{};
     for (Rank rank = 0; rank < T; ++rank)
@@ -143,10 +153,10 @@ inline chorale::VirtualTime predicted_mesh_step(FormMesh const& mesh, chorale::M
     return last;
   }();
   auto const forward = sizes.compute / 3 / m / T / sizes.blocks;
-  auto const passed  = chorale::detail::pipelined_step(S, m, [&](int s) { return blocks(s) * (forward + 2 * parts); },
-                                              [&](int s) { return blocks(s) * (2 * forward + 2 * parts); }, send,
-                                              network.overhead +
-                                                  NetworkModel::time_of(boundary, network.fold_bytes_per_second));
+  auto const passed  = chorale::detail::pipelined_step(
+      S, m, [&](int s) { return blocks(s) * (forward + 2 * parts); },
+      [&](int s) { return blocks(s) * (2 * forward + 2 * parts); }, send,
+      network.overhead + NetworkModel::time_of(boundary, network.fold_bytes_per_second));
   return passed + groups(mesh.data, sizes.variables / static_cast<std::size_t>(S * T),
                          [&](Rank rank) { return std::pair{rank % (S * T), S * T}; });
 }

@@ -22,17 +22,22 @@ inline chorale::VirtualTime simulated_time(chorale::ReduceKind algorithm, int ra
   using namespace chorale;
   auto const nowhere = UnmappedMemory{bytes / 4};
   auto const x       = nowhere.span();
-  return simulate(ranks, [&](SimulatedEndpoint& at) {
-    switch (algorithm) {
-      case ReduceKind::recursive_doubling: return RecursiveDoublingAllReduce{}.all_reduce(at, x, Op::sum);
-      case ReduceKind::halving_doubling: return HalvingDoublingAllReduce{}.all_reduce(at, x, Op::sum);
-      case ReduceKind::double_tree: return DoubleTreeAllReduce{}.all_reduce(at, x, Op::sum);
-      case ReduceKind::ring: return RingAllReduce{}.all_reduce(at, x, Op::sum);
-      case ReduceKind::hierarchical: break;
-    }
-    auto layers = TwoLevelEndpoint{at, model.ranks_per_host};
-    HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
-  }, {.model = model, .payload = SimulatedPayload::sizes}).check().time;
+  return simulate(ranks,
+                  [&](SimulatedEndpoint& at) {
+                    switch (algorithm) {
+                      case ReduceKind::recursive_doubling:
+                        return RecursiveDoublingAllReduce{}.all_reduce(at, x, Op::sum);
+                      case ReduceKind::halving_doubling: return HalvingDoublingAllReduce{}.all_reduce(at, x, Op::sum);
+                      case ReduceKind::double_tree: return DoubleTreeAllReduce{}.all_reduce(at, x, Op::sum);
+                      case ReduceKind::ring: return RingAllReduce{}.all_reduce(at, x, Op::sum);
+                      case ReduceKind::hierarchical: break;
+                    }
+                    auto layers = TwoLevelEndpoint{at, model.ranks_per_host};
+                    HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
+                  },
+                  {.model = model, .payload = SimulatedPayload::sizes})
+      .check()
+      .time;
 }
 
 }  // namespace bench

@@ -10,9 +10,9 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden{register_module("hidden", torch::nn::Linear(32 * 13 * 13, 64))};
   torch::nn::Linear outputs{register_module("outputs", torch::nn::Linear(64, 10))};
 
-  torch::Tensor forward(torch::Tensor x) {                                 // (B, 1, 28, 28)
-    x = torch::max_pool2d(torch::relu(convolution(x)), 2);                 // (B, 32, 13, 13)
-    return outputs(torch::relu(hidden(x.flatten(1))));                     // (B, 10)
+  torch::Tensor forward(torch::Tensor x) {                  // (B, 1, 28, 28)
+    x = torch::max_pool2d(torch::relu(convolution(x)), 2);  // (B, 32, 13, 13)
+    return outputs(torch::relu(hidden(x.flatten(1))));      // (B, 10)
   }
 };
 

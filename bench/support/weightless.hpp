@@ -6,5 +6,4 @@
 #include <chorale/reduce/combine.hpp>
 #include <chorale/transport/simulated/sizes_only.hpp>
 
-template <>
-inline constexpr chorale::Element chorale::element_of<chorale::NoData> = chorale::Element::f32;
+template <> inline constexpr chorale::Element chorale::element_of<chorale::NoData> = chorale::Element::f32;

@@ -22,7 +22,7 @@
 
 enum { CELLS = 96, REACH = 2, INPUTS = 6, EVERY = 10, STEPS = 1000 };
 
-static MPI_Comm bar;                                                       /* its ranks lie side by side */
+static MPI_Comm bar; /* its ranks lie side by side */
 
 /* Ends the program with the library's sentence where a call has failed. */
 static void check(int code) {
@@ -74,14 +74,14 @@ int main(int argc, char** argv) {
   for (int step = 0; step < STEPS; ++step) {
     exchange(u, n, left, right);
     if (step % EVERY == 0) {
-      if (step > 0)                                                        /* on the cells before, and on those of u */
-        check(chorale_train(model, chorale_f64(before, INPUTS, (size_t)n), chorale_f64(u + REACH, 1, (size_t)n),
-                            &loss));
+      if (step > 0) /* on the cells before, and on those of u */
+        check(
+            chorale_train(model, chorale_f64(before, INPUTS, (size_t)n), chorale_f64(u + REACH, 1, (size_t)n), &loss));
       sum += loss;
       look(u, n, first, step, before);
     }
     if (step % EVERY == EVERY / 2) {
-      off = 0;                                                             /* what was expected ten steps ago */
+      off = 0; /* what was expected ten steps ago */
       for (int i = 0; i < n && step > EVERY; ++i) off = fmax(off, fabs(expected[i] - u[REACH + i]));
       look(u, n, first, step, now);
       check(chorale_predict(model, chorale_f64(now, INPUTS, (size_t)n), chorale_f64_results(expected, 1, (size_t)n)));

@@ -58,7 +58,7 @@ class Bar {
   }
 
   /// What the model sees of each cell: five temperatures, and the heat.
-  void look(int step, std::vector<double>& x) const {                      // (rows, inputs)
+  void look(int step, std::vector<double>& x) const {  // (rows, inputs)
     x.resize(rows() * inputs);
     for (std::size_t i = 0; i < rows(); ++i) {
       std::copy_n(&u_[i], inputs - 1, &x[i * inputs]);
@@ -93,7 +93,7 @@ void run(MPI_Comm ranks, char const* file) {
       bar.look(step, before);
     }
     if (step % every == every / 2) {
-      off = 0;                                                             // what was expected ten steps ago
+      off = 0;  // what was expected ten steps ago
       for (std::size_t i = 0; i < bar.rows() && step > every; ++i)
         off = std::max(off, std::abs(expected[i] - bar.own()[i]));
       bar.look(step, now);

@@ -10,7 +10,6 @@
 using namespace chorale;
 
 extern "C" int chorale_create(char const* name, int communicator, std::uint64_t seed, chorale_trainer** trainer) {
-  return c::create({name, communicator, Seed{seed}}, trainer, c::Model{"surrogate", [](c::Job const& job) {
-    return c::mpi_trainer(surrogate::model(), job);
-  }});
+  return c::create({name, communicator, Seed{seed}}, trainer,
+                   c::Model{"surrogate", [](c::Job const& job) { return c::mpi_trainer(surrogate::model(), job); }});
 }

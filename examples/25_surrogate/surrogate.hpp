@@ -14,10 +14,9 @@ namespace surrogate {
 
 using namespace chorale;
 
-struct Net : nn::Sequential<
-    nn::Input<6>,                             // (B,  6): five cells, and the heat that comes to the one in the middle
-    nn::Dense<32>, nn::Tanh,                  // (B, 32)
-    nn::Dense<1>> {};                         // (B,  1): the temperature of the one in the middle
+struct Net : nn::Sequential<nn::Input<6>,  // (B,  6): five cells, and the heat that comes to the one in the middle
+                            nn::Dense<32>, nn::Tanh,  // (B, 32)
+                            nn::Dense<1>> {};         // (B,  1): the temperature of the one in the middle
 
 inline auto model() { return nn::compile<Net>(loss::MeanSquaredError{}, optim::Adam{.learning_rate = 5e-3F}); }
 

@@ -22,13 +22,12 @@
 
 using namespace chorale;
 
-struct LeNet : nn::Sequential<
-    nn::Input<28, 28, 1>,                               // (B, 28, 28,  1)
-    nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,         // (B, 26, 26, 32)
-    nn::MaxPool2D<2>,                                   // (B, 13, 13, 32)
-    nn::Flatten,                                        // (B, 5408)
-    nn::Dense<64, nn::HeUniform>, nn::ReLU,             // (B, 64)
-    nn::Dense<10>> {};                                  // (B, 10) logits
+struct LeNet : nn::Sequential<nn::Input<28, 28, 1>,                        // (B, 28, 28,  1)
+                              nn::Conv2D<32, 3, nn::HeUniform>, nn::ReLU,  // (B, 26, 26, 32)
+                              nn::MaxPool2D<2>,                            // (B, 13, 13, 32)
+                              nn::Flatten,                                 // (B, 5408)
+                              nn::Dense<64, nn::HeUniform>, nn::ReLU,      // (B, 64)
+                              nn::Dense<10>> {};                           // (B, 10) logits
 
 int main(int argc, char** argv) {
   return example::run(argc, argv, {.flags = {"--lr", "--checkpoints", "--shift"}}, [](example::Options const& o) {
@@ -40,7 +39,7 @@ int main(int argc, char** argv) {
       auto train  = data::on_cuda(digits.shuffle(10'000, o.seed).batch(o.batch), Cuda{0}).prefetch(2);
       auto test   = test_rows.map(data::scale).batch(256);
 
-      auto model   = nn::compile<LeNet, nn::Precision<PRECISION>>(
+      auto model = nn::compile<LeNet, nn::Precision<PRECISION>>(
           loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = o.rate()}, metric::Accuracy{});
       auto trainer = Trainer{model, strategy, NativeAllReduce{}, NcclTransport{.devices = Cuda::all()}, o.seed};
 

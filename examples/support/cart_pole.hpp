@@ -22,7 +22,7 @@ namespace example {
 /// source    Barto, Sutton & Anderson, 1983; gymnasium.envs.classic_control.CartPoleEnv
 class CartPole {
  public:
-  enum class End { no, fell, time };                                       // time: it stood for 500 steps
+  enum class End { no, fell, time };  // time: it stood for 500 steps
   static constexpr int most_steps = 500;
 
   /// number    of the cart: each has its own games
@@ -40,9 +40,9 @@ class CartPole {
     constexpr float gravity = 9.8F, cart = 1.0F, pole = 0.1F, half_length = 0.5F, force = 10.0F, seconds = 0.02F;
     auto& [x, speed, angle, turning] = state;
     auto const cosine = std::cos(angle), sine = std::sin(angle);
-    auto const push   = ((right ? force : -force) + pole * half_length * turning * turning * sine) / (cart + pole);
-    auto const turn   = (gravity * sine - cosine * push) /
-                      (half_length * (4.0F / 3.0F - pole * cosine * cosine / (cart + pole)));
+    auto const push = ((right ? force : -force) + pole * half_length * turning * turning * sine) / (cart + pole);
+    auto const turn =
+        (gravity * sine - cosine * push) / (half_length * (4.0F / 3.0F - pole * cosine * cosine / (cart + pole)));
     auto const speeds_up = push - pole * half_length * turn * cosine / (cart + pole);
     x += seconds * speed, speed += seconds * speeds_up;
     angle += seconds * turning, turning += seconds * turn;
@@ -53,7 +53,7 @@ class CartPole {
   /// A random number in [0, 1) for what a player decides.
   float draw() { return chorale::Random{seed_, ~number_}.uniform(draws_++); }
 
-  std::array<float, 4> state{};                                            // place, speed, angle, its speed
+  std::array<float, 4> state{};  // place, speed, angle, its speed
 
  private:
   chorale::Seed seed_;
@@ -79,8 +79,7 @@ inline std::vector<float> states_of(std::vector<CartPole> const& carts) {
 ///
 /// predict   (carts, 4) -> (carts, 3): logits of both actions, and a number that is not used
 /// returns   the sum of their steps
-template <class Predict>
-chorale::Sum<float> play(std::vector<CartPole> carts, Predict&& predict) {
+template <class Predict> chorale::Sum<float> play(std::vector<CartPole> carts, Predict&& predict) {
   auto over  = std::vector<char>(carts.size());
   auto steps = chorale::Sum<float>{0, static_cast<std::int64_t>(carts.size())};
   for (int t = 0; t < CartPole::most_steps && std::ranges::count(over, 1) < steps.count; ++t) {

@@ -28,14 +28,13 @@ struct Gpt2Size {
 inline constexpr auto gpt2_124m = Gpt2Size{50'257, 1'024, 768, 12, 12};
 inline constexpr auto gpt2_355m = Gpt2Size{50'257, 1'024, 1'024, 16, 24};
 
-template <Gpt2Size Size>
-struct Gpt2Block {
+template <Gpt2Size Size> struct Gpt2Block {
   chorale::nn::LayerNorm ln_1, ln_2;
   chorale::nn::Dense<3 * Size.width> queries_keys_values;
   chorale::nn::Dense<Size.width> mixed, narrow;
   chorale::nn::Dense<4 * Size.width> wide;
 
-  constexpr auto operator()(auto x) const {                                // (B, T, width)
+  constexpr auto operator()(auto x) const {  // (B, T, width)
     auto const y = x + mixed(chorale::nn::CausalHeads<Size.heads>{}(queries_keys_values(ln_1(x))));
     return y + narrow(chorale::nn::gelu_tanh(wide(ln_2(y))));
   }
@@ -43,17 +42,16 @@ struct Gpt2Block {
 
 /// Block     Gpt2Block<Size>, or nn::Recompute of it
 /// Text      a field of up to Size.context ids, and Next, that of the id after each
-template <Gpt2Size Size, class Text, class Next, class Block = Gpt2Block<Size>>
-struct Gpt2 : chorale::nn::Graph<Text> {
+template <Gpt2Size Size, class Text, class Next, class Block = Gpt2Block<Size>> struct Gpt2 : chorale::nn::Graph<Text> {
   chorale::nn::Embedding<Size.words, Size.width> wte{"wte"};
   chorale::nn::Positions<Size.context, Size.width> wpe{"wpe"};
   std::array<Block, static_cast<std::size_t>(Size.blocks)> blocks;
   chorale::nn::LayerNorm ln_f{"ln_f"};
 
   constexpr auto operator()(auto text) const {
-    auto x = wpe(wte(text));                                               // (B, T, width)
+    auto x = wpe(wte(text));  // (B, T, width)
     for (auto const& block : blocks) x = block(x);
-    return chorale::nn::outputs<Next>(wte.logits(ln_f(x)));                // (B, T, words)
+    return chorale::nn::outputs<Next>(wte.logits(ln_f(x)));  // (B, T, words)
   }
 };
 

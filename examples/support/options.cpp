@@ -24,8 +24,9 @@ Options parse(int argc, char** argv, Options o) {
   flags.add_option("--rows", o.rows, "digits to draw for training")->capture_default_str();
 
   auto const of_some = std::array{
-      flags.add_option("--replicas", o.replicas,
-                       "replicas, 1 to the number of cores; default: the threads of the first line")
+      flags
+          .add_option("--replicas", o.replicas,
+                      "replicas, 1 to the number of cores; default: the threads of the first line")
           ->capture_default_str(),
       flags.add_option("--lr", o.lr, "learning rate, or decay: 1e-3, from epoch 4 on 1e-4, from 8 on 1e-5")
           ->capture_default_str(),
@@ -38,14 +39,12 @@ Options parse(int argc, char** argv, Options o) {
   auto const name    = [](CLI::Option const* flag) { return "--" + flag->get_lnames().front(); };
   auto const is_used = [&](CLI::Option const* flag) { return std::ranges::count(o.flags, name(flag)) != 0; };
   for (auto* const flag : of_some)
-    if (!is_used(flag)) flag->group("");                                   // not in --help
+    if (!is_used(flag)) flag->group("");  // not in --help
   try {
     flags.parse(argc, argv);
-  } catch (CLI::Success const& asked) {                                    // --help
+  } catch (CLI::Success const& asked) {  // --help
     std::exit(flags.exit(asked));
-  } catch (CLI::ParseError const& error) {
-    throw chorale::BadArgument{error.what(), "--help"};
-  }
+  } catch (CLI::ParseError const& error) { throw chorale::BadArgument{error.what(), "--help"}; }
   for (auto const* const flag : of_some)
     if (flag->count() != 0 && !is_used(flag))
       throw chorale::BadArgument{name(flag) + " would change nothing: this program does not use it.",

@@ -6,9 +6,9 @@
 #include <chorale/chorale.hpp>
 #include <chorale/data/formats/image.hpp>
 
-#include <cstdio>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -17,18 +17,18 @@
 namespace example {
 
 struct Options {
-  std::string data{};                         // a folder of IDX files; empty: digits are drawn
+  std::string data{};  // a folder of IDX files; empty: digits are drawn
   int epochs         = 3;
-  int batch          = 64;                    // rows of all replicas together: the result does not depend on their number
+  int batch          = 64;  // rows of all replicas together: the result does not depend on their number
   int replicas       = chorale::Cpu{}.threads();
   std::uint64_t seed = 1;
-  std::string lr     = "0.001";               // a number, or "decay"
-  int rows           = 20'000;                // drawn for training; a quarter more for the test
-  std::string checkpoints{};                  // a folder to go on from and to save to; empty: none
-  std::string run{};                          // a folder for what the run tells; empty: none
-  int shift = 0;                              // pixels
-  std::vector<std::string> flags{};           // of --replicas, --lr, --checkpoints, --run and --shift, those that this
-                                              // program uses: it refuses the others. All programs have the rest
+  std::string lr     = "0.001";      // a number, or "decay"
+  int rows           = 20'000;       // drawn for training; a quarter more for the test
+  std::string checkpoints{};         // a folder to go on from and to save to; empty: none
+  std::string run{};                 // a folder for what the run tells; empty: none
+  int shift = 0;                     // pixels
+  std::vector<std::string> flags{};  // of --replicas, --lr, --checkpoints, --run and --shift, those that this
+                                     // program uses: it refuses the others. All programs have the rest
 
   chorale::optim::Rate rate() const {
     if (lr == "decay") return chorale::optim::decaying();
@@ -36,15 +36,13 @@ struct Options {
       auto parsed      = std::size_t{0};
       auto const value = std::stof(lr, &parsed);
       if (parsed == lr.size() && value > 0) return value;
-    } catch (std::exception const&) {
-    }
+    } catch (std::exception const&) {}
     throw chorale::BadArgument{"--lr " + lr + " is not a learning rate.", "a number above 0 such as 0.001, or decay."};
   }
 };
 
 /// Calls f(train, test) with the rows of a folder, or with drawn ones: images (28, 28, 1) of bytes, labels 0 to 9.
-template <class F>
-void with_digits(Options const& o, F&& f) {
+template <class F> void with_digits(Options const& o, F&& f) {
   using namespace chorale;
   if (!o.data.empty()) return f(data::mnist(o.data, data::train), data::mnist(o.data, data::test));
   auto const rows = static_cast<std::size_t>(o.rows);
@@ -53,8 +51,8 @@ void with_digits(Options const& o, F&& f) {
 
 /// A function of map: moves a digit by up to o.shift pixels each way, otherwise in each epoch; black comes in.
 inline auto shifted(Options const& o) {
-  return [most = static_cast<std::size_t>(o.shift), seed = o.seed](
-             auto const& row, std::vector<float>& x, std::vector<int>& y, chorale::data::Place at) {
+  return [most = static_cast<std::size_t>(o.shift), seed = o.seed](auto const& row, std::vector<float>& x,
+                                                                   std::vector<int>& y, chorale::data::Place at) {
     namespace data = chorale::data;
     data::shift(data::ImageView<float>{row.x, {28, 28, 1}}, data::random_shift(most, at.random(seed)), x);
     y.assign(row.y.begin(), row.y.end());
@@ -80,16 +78,13 @@ Options parse(int argc, char** argv, Options o);
 int failed(std::exception const& error);
 
 /// Reads the flags, says how many threads there are and why, runs the program, and turns an error into its sentence and exit code.
-template <class F>
-int run(int argc, char** argv, Options const& defaults, F&& program) {
+template <class F> int run(int argc, char** argv, Options const& defaults, F&& program) {
   try {
     auto const options = parse(argc, argv, defaults);
     std::puts(chorale::Cpu::choice().line.c_str());
     program(options);
     return 0;
-  } catch (std::exception const& error) {
-    return failed(error);
-  }
+  } catch (std::exception const& error) { return failed(error); }
 }
 
 }  // namespace example

@@ -14,9 +14,9 @@
 namespace example {
 
 struct PictureOptions {
-  std::string data;                           // a folder, see read_pictures; empty: shapes are drawn
+  std::string data;  // a folder, see read_pictures; empty: shapes are drawn
   int epochs = 5;
-  int rows   = 2'000;                         // shapes to draw for training; a quarter more for the test
+  int rows   = 2'000;  // shapes to draw for training; a quarter more for the test
 };
 
 /// Reads the flags over the defaults; ends the program after --help (exit code 0).
@@ -38,8 +38,7 @@ Pictures read_pictures(std::string const& folder);
 /// Calls f(train, test, rows of train): pictures (32, 32, 3) of bytes, labels 0 to 9.
 ///
 /// throws  BadFile with what the folder lacks
-template <class F>
-auto with_pictures(PictureOptions const& o, F&& f) {
+template <class F> auto with_pictures(PictureOptions const& o, F&& f) {
   namespace data = chorale::data;
   if (!o.data.empty()) {
     auto const [train, test] = read_pictures(o.data);

@@ -33,8 +33,7 @@ struct FirstSegment : chorale::nn::Layer<FirstSegment> {
 using BertNorm = chorale::nn::LayerNormWith<chorale::nn::EpsilonPower<12>>;
 
 /// A block of BERT, with normalization after each half.
-template <int Width, int Heads, int Wider>
-struct BertBlock {
+template <int Width, int Heads, int Wider> struct BertBlock {
   chorale::nn::Dense<3 * Width> queries_keys_values;
   chorale::nn::Dense<Width> mixed, narrow;
   chorale::nn::Dense<Wider> wide;
@@ -47,8 +46,7 @@ struct BertBlock {
 };
 
 /// A vector of length 1 for each text, of ragged ids: the mean over what BERT makes of its words.
-template <std::size_t Blocks, int Width, int Heads, int Wider, int Words, int Longest>
-struct SentenceLayers {
+template <std::size_t Blocks, int Width, int Heads, int Wider, int Words, int Longest> struct SentenceLayers {
   chorale::nn::Embedding<Words, Width> words{"words"};
   chorale::nn::Embedding<2, Width> segments{"segments"};
   chorale::nn::Positions<Longest, Width> positions;
@@ -79,9 +77,12 @@ inline chorale::WeightMap names_of_bert() {
           {"embeddings.LayerNorm.weight", "norm/gamma"},
           {"embeddings.LayerNorm.bias", "norm/beta"},
           {{"encoder.layer.{i}.attention.self.query.weight", "encoder.layer.{i}.attention.self.key.weight",
-            "encoder.layer.{i}.attention.self.value.weight"}, "dense{_4i}/kernel", turned},
+            "encoder.layer.{i}.attention.self.value.weight"},
+           "dense{_4i}/kernel",
+           turned},
           {{"encoder.layer.{i}.attention.self.query.bias", "encoder.layer.{i}.attention.self.key.bias",
-            "encoder.layer.{i}.attention.self.value.bias"}, "dense{_4i}/bias"},
+            "encoder.layer.{i}.attention.self.value.bias"},
+           "dense{_4i}/bias"},
           {"encoder.layer.{i}.attention.output.dense.weight", "dense{_4i+1}/kernel", turned},
           {"encoder.layer.{i}.attention.output.dense.bias", "dense{_4i+1}/bias"},
           {"encoder.layer.{i}.attention.output.LayerNorm.weight", "layer_normalization{_2i}/gamma"},

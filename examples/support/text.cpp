@@ -22,10 +22,10 @@ namespace example {
 namespace {
 
 /// Who does something, then what is done.
-constexpr auto topics = std::array<std::array<std::string_view, 8>, 3>{{
-    {"sailor", "captain", "pirate", "whale", "sees", "follows", "steers", "rows"},
-    {"baker", "cook", "waiter", "guest", "bakes", "eats", "serves", "tastes"},
-    {"violinist", "singer", "drummer", "conductor", "hears", "plays", "tunes", "sings"}}};
+constexpr auto topics = std::array<std::array<std::string_view, 8>, 3>{
+    {{"sailor", "captain", "pirate", "whale", "sees", "follows", "steers", "rows"},
+     {"baker", "cook", "waiter", "guest", "bakes", "eats", "serves", "tastes"},
+     {"violinist", "singer", "drummer", "conductor", "hears", "plays", "tunes", "sings"}}};
 
 int number_of(char c) { return c == '\n' ? 0 : c >= ' ' && c <= '~' ? c - ' ' + 1 : '?' - ' ' + 1; }
 
@@ -37,18 +37,17 @@ std::vector<int> numbers_of(std::string_view text) {
 
 void add_text_options(CLI::App& flags, TextOptions& o, int fewest_steps) {
   flags.add_option("--data", o.data, "a file of text; without it sentences are made");
-  flags.add_option("--steps", o.steps, "updates, each of 12 rows")->check(CLI::Range(fewest_steps, 1'000'000))
+  flags.add_option("--steps", o.steps, "updates, each of 12 rows")
+      ->check(CLI::Range(fewest_steps, 1'000'000))
       ->capture_default_str();
 }
 
 void parse_flags(CLI::App& flags, int argc, char** argv) {
   try {
     flags.parse(argc, argv);
-  } catch (CLI::Success const& asked) {                                    // --help
+  } catch (CLI::Success const& asked) {  // --help
     std::exit(flags.exit(asked));
-  } catch (CLI::ParseError const& error) {
-    throw chorale::BadArgument{error.what(), "--help"};
-  }
+  } catch (CLI::ParseError const& error) { throw chorale::BadArgument{error.what(), "--help"}; }
 }
 
 }  // namespace
@@ -57,7 +56,8 @@ TextOptions parse_text_options(int argc, char** argv) {
   auto o     = TextOptions{};
   auto flags = CLI::App{"Trains a GPT of characters; what is special about it stands at the top of its file."};
   add_text_options(flags, o, 10);
-  flags.add_option("--characters", o.characters, "to write in the end")->check(CLI::NonNegativeNumber)
+  flags.add_option("--characters", o.characters, "to write in the end")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   parse_flags(flags, argc, argv);
   return o;
@@ -68,18 +68,22 @@ Gpt2Options parse_gpt2_options(int argc, char** argv) {
   o.replicas = chorale::Cpu{}.threads();
   auto flags = CLI::App{"Trains GPT-2; what is special about it stands at the top of its file."};
   add_text_options(flags, o, 0);
-  flags.add_option("--size", o.size, "of the network: small, 124m")->check(CLI::IsMember({"small", "124m"}))
+  flags.add_option("--size", o.size, "of the network: small, 124m")
+      ->check(CLI::IsMember({"small", "124m"}))
       ->capture_default_str();
   flags.add_option("--weights", o.weights, "a model.safetensors of the package transformers, of that size");
   flags.add_option("--tokenizer", o.tokenizer, "a tokenizer.json of byte pairs; without it tokens are characters");
   flags.add_option("--save", o.save, "a file for the weights, which the package transformers reads");
   flags.add_option("--prompt", o.prompt, "the text that goes on in the end; default: the beginning of the data");
-  flags.add_option("--tokens", o.characters, "to write in the end")->check(CLI::NonNegativeNumber)
+  flags.add_option("--tokens", o.characters, "to write in the end")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  flags.add_option("--rate", o.rate, "learning rate after its warm-up")->check(CLI::PositiveNumber)
+  flags.add_option("--rate", o.rate, "learning rate after its warm-up")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   flags.add_option("--replicas", o.replicas, "each has all variables, and 12 bytes more for each of their numbers")
-      ->check(CLI::Range(1, 1'024))->capture_default_str();
+      ->check(CLI::Range(1, 1'024))
+      ->capture_default_str();
   parse_flags(flags, argc, argv);
   return o;
 }
@@ -88,9 +92,11 @@ SentenceOptions parse_sentence_options(int argc, char** argv) {
   auto o     = SentenceOptions{};
   auto flags = CLI::App{"Compares sentences; what is special about it stands at the top of its file."};
   flags.add_option("--data", o.data, "a file with a sentence in each line");
-  flags.add_option("--weights", o.weights, "a folder with model.safetensors, and vocab.txt or tokenizer.json, of "
-                                           "all-MiniLM-L6-v2; without it a small encoder is trained");
-  flags.add_option("--epochs", o.epochs, "passes over pairs of the small one")->check(CLI::Range(1, 100'000))
+  flags.add_option("--weights", o.weights,
+                   "a folder with model.safetensors, and vocab.txt or tokenizer.json, of "
+                   "all-MiniLM-L6-v2; without it a small encoder is trained");
+  flags.add_option("--epochs", o.epochs, "passes over pairs of the small one")
+      ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   parse_flags(flags, argc, argv);
   return o;
@@ -108,8 +114,8 @@ std::vector<std::string> lines_of(std::string const& text) {
 
 std::vector<int> read_text(std::string const& file) {
   constexpr std::size_t least = 10'000;
-  auto in         = std::ifstream{file, std::ios::binary};
-  auto const text = std::string{std::istreambuf_iterator<char>{in}, {}};
+  auto in                     = std::ifstream{file, std::ios::binary};
+  auto const text             = std::string{std::istreambuf_iterator<char>{in}, {}};
   if (!in) throw chorale::BadFile{file + " cannot be read.", "--data with the name of a file of text."};
   if (text.size() < least)
     throw chorale::BadFile{file + " has " + std::to_string(text.size()) + " characters, of which a tenth is the test.",
@@ -155,7 +161,7 @@ std::string as_string(std::vector<int> const& text) {
 
 int draw(std::vector<float> const& logits, float u) {
   auto const top = *std::max_element(logits.begin(), logits.end());
-  auto upto      = std::vector<float>(logits.size());                      // sums of exp(logit)
+  auto upto      = std::vector<float>(logits.size());  // sums of exp(logit)
   std::transform(logits.begin(), logits.end(), upto.begin(), [top](float z) { return std::exp(z - top); });
   std::partial_sum(upto.begin(), upto.end(), upto.begin());
   auto const at = std::upper_bound(upto.begin(), upto.end() - 1, u * upto.back());

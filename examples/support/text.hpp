@@ -11,9 +11,9 @@
 namespace example {
 
 struct TextOptions {
-  std::string data;                           // a file of text; empty: sentences are made
-  int steps      = 40;                        // updates
-  int characters = 100;                       // to write in the end
+  std::string data;      // a file of text; empty: sentences are made
+  int steps      = 40;   // updates
+  int characters = 100;  // to write in the end
 };
 
 /// Reads the flags over the defaults; ends the program after --help (exit code 0).
@@ -22,12 +22,12 @@ struct TextOptions {
 TextOptions parse_text_options(int argc, char** argv);
 
 struct Gpt2Options : TextOptions {
-  std::string size = "small";                 // or 124m
-  std::string weights;                        // of the package transformers, to begin from; empty: drawn by a seed
-  std::string tokenizer;                      // a tokenizer.json; empty: characters of the text
-  std::string save;                           // a file for the weights, which transformers reads; empty: none
-  std::string prompt;                         // the text that goes on; empty: the beginning of the data
-  float rate   = 1e-3F;                       // the learning rate after its warm-up
+  std::string size = "small";  // or 124m
+  std::string weights;         // of the package transformers, to begin from; empty: drawn by a seed
+  std::string tokenizer;       // a tokenizer.json; empty: characters of the text
+  std::string save;            // a file for the weights, which transformers reads; empty: none
+  std::string prompt;          // the text that goes on; empty: the beginning of the data
+  float rate   = 1e-3F;        // the learning rate after its warm-up
   int replicas = 1;
 };
 
@@ -37,9 +37,9 @@ struct Gpt2Options : TextOptions {
 Gpt2Options parse_gpt2_options(int argc, char** argv);
 
 struct SentenceOptions {
-  std::string data;                           // a file with a sentence in each line; empty: those of the program
-  std::string weights;                        // a folder with all-MiniLM-L6-v2; empty: a small encoder is trained
-  int epochs = 4;                             // of the small one
+  std::string data;     // a file with a sentence in each line; empty: those of the program
+  std::string weights;  // a folder with all-MiniLM-L6-v2; empty: a small encoder is trained
+  int epochs = 4;       // of the small one
 };
 
 /// Reads the flags over the defaults; ends the program after --help (exit code 0).

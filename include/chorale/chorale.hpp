@@ -124,13 +124,13 @@
 #include <chorale/nn/pipeline/timetable.hpp>
 #include <chorale/nn/pool1d.hpp>
 #include <chorale/nn/pool2d.hpp>
+#include <chorale/nn/position_loss.hpp>
 #include <chorale/nn/prelu.hpp>
 #include <chorale/nn/recompute.hpp>
 #include <chorale/nn/recurrent.hpp>
 #include <chorale/nn/reshape.hpp>
 #include <chorale/nn/resize.hpp>
 #include <chorale/nn/rms_norm.hpp>
-#include <chorale/nn/position_loss.hpp>
 #include <chorale/nn/row_losses.hpp>
 #include <chorale/nn/sequential.hpp>
 #include <chorale/nn/sharded_embedding.hpp>
@@ -154,9 +154,9 @@
 #include <chorale/strategy/hybrid.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
+#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
-#include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/network_memory.hpp>
 #include <chorale/strategy/one_device.hpp>
@@ -168,8 +168,8 @@
 
 #include <chorale/trainer/callbacks.hpp>
 #include <chorale/trainer/evaluator.hpp>
-#include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/history.hpp>
+#include <chorale/trainer/loggers.hpp>
 #include <chorale/trainer/online.hpp>
 #include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_config.hpp>

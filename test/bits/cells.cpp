@@ -32,13 +32,13 @@ using namespace chorale;
 
 namespace {
 
-struct Cnn : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3>, nn::BatchNorm<>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
-                            nn::Dense<16>, nn::Tanh, nn::Dropout<30>, nn::Dense<3>> {};
+struct Cnn : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3>, nn::BatchNorm<>, nn::ReLU, nn::MaxPool2D<2>,
+                            nn::Flatten, nn::Dense<16>, nn::Tanh, nn::Dropout<30>, nn::Dense<3>> {};
 struct Perceptron : nn::Sequential<nn::Input<64>, nn::Dense<16>, nn::ReLU, nn::Dense<12>, nn::Tanh, nn::Dense<3>> {};
 
 constexpr int text_length = 6, characters = 10, vector_size = 8;
-struct Text : Field<int, text_length> {};                                  // (B, T)
-struct Next : Field<int, text_length> {};                                  // (B, T) the one after each
+struct Text : Field<int, text_length> {};  // (B, T)
+struct Next : Field<int, text_length> {};  // (B, T) the one after each
 
 struct Gpt : nn::Graph<Text> {
   nn::Embedding<characters, vector_size> table;
@@ -48,9 +48,9 @@ struct Gpt : nn::Graph<Text> {
   nn::Dense<vector_size> mixed;
 
   constexpr auto operator()(auto text) const {
-    auto const x = positions(table(text));                                 // (B, T, 8)
+    auto const x = positions(table(text));  // (B, T, 8)
     auto const y = x + mixed(nn::CausalHeads<2>{}(queries_keys_values(first(x))));
-    return nn::outputs<Next>(table.logits(last(y)));                       // (B, T, 10)
+    return nn::outputs<Next>(table.logits(last(y)));  // (B, T, 10)
   }
 };
 
@@ -76,40 +76,40 @@ class Hash {
 };
 
 /// Five batches, of 12 rows in mean: no number of replicas divides all of them.
-template <class Net>
-auto rows() {
+template <class Net> auto rows() {
   if constexpr (nn::GraphNetwork<Net>) {
     auto counts = std::vector<float>(60);
     for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = static_cast<float>(i);
-    return data::from_tensors(counts, counts, 1).template map<Text, Next>([](auto const& row, auto& to) {
-      auto text = std::vector<int>(text_length + 1);
-      for (std::size_t t = 0; t < text.size(); ++t)
-        text[t] = static_cast<int>(Random{5, static_cast<std::uint64_t>(row.x[0])}.below(t, characters));
-      to[Text{}].assign(text.begin(), text.end() - 1);
-      to[Next{}].assign(text.begin() + 1, text.end());
-    }).batch(13);
+    return data::from_tensors(counts, counts, 1)
+        .template map<Text, Next>([](auto const& row, auto& to) {
+          auto text = std::vector<int>(text_length + 1);
+          for (std::size_t t = 0; t < text.size(); ++t)
+            text[t] = static_cast<int>(Random{5, static_cast<std::uint64_t>(row.x[0])}.below(t, characters));
+          to[Text{}].assign(text.begin(), text.end() - 1);
+          to[Next{}].assign(text.begin() + 1, text.end());
+        })
+        .batch(13);
   } else {
     return tiny::Batches<int>{tiny::batch<int>(76, 64, 1), {16, 13, 24, 7, 16}};
   }
 }
 
 /// Trains two epochs of Adam, and prints hashes of the variables and of what was counted.
-template <class Net>
-void cell(std::string const& what, auto strategy, auto reduce, auto transport) {
-  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                         strategy, reduce, transport, 7};
+template <class Net> void cell(std::string const& what, auto strategy, auto reduce, auto transport) {
+  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}), strategy,
+                         reduce, transport, 7};
   auto counted = Hash{}, variables = Hash{};
   for (auto const& epoch : trainer.fit(rows<Net>(), {.epochs = 2, .show = Show::nothing})) {
     counted.add(epoch.scores.loss());
     counted.add(epoch.scores.metric(0));
   }
-  auto values = std::map<std::string, std::vector<float>, std::less<>>{};   // by name
+  auto values = std::map<std::string, std::vector<float>, std::less<>>{};  // by name
   if constexpr (std::is_same_v<decltype(transport), LocalTransport>) {
     auto const folder = chorale::test::Folder{};
-    trainer.save(folder / "weights");                                      // shards as one network
+    trainer.save(folder / "weights");  // shards as one network
     auto const file = SafetensorsFile::read(folder / "weights");
     for (auto const& tensor : file.tensors()) values[std::string{tensor.name}] = file.floats(tensor.name);
-  } else {                                                                 // only the chief saves
+  } else {  // only the chief saves
     auto const all = trainer.variables();
     for (std::size_t i = 0; i < all.size(); ++i)
       values[std::string{all[i].name}].assign(all[i].value.begin(), all[i].value.end());
@@ -120,8 +120,7 @@ void cell(std::string const& what, auto strategy, auto reduce, auto transport) {
   std::fflush(stdout);
 }
 
-template <class Net>
-void of_one_process(std::string const& net) {
+template <class Net> void of_one_process(std::string const& net) {
   auto const run = [&](char const* strategy, auto made, auto reduce) {
     cell<Net>(net + " " + strategy, made, reduce, LocalTransport{});
   };
@@ -130,9 +129,11 @@ void of_one_process(std::string const& net) {
   run("by ring", MirroredStrategy{Cpu::logical(3)}, RingAllReduce{});
   run("direct", MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{});
   run("central storage", CentralStorageStrategy{Cpu::logical(2)}, Reproducible<8>{});
-  if constexpr (!std::is_same_v<Net, Cnn>) {                                // batch normalization has no servers or shards
-    run("servers", ParameterServerStrategy{Cluster::local(2, 2), Synchronous{},
-                                           placement::Partitioned<placement::FixedShards<2>>{}}, Reproducible<8>{});
+  if constexpr (!std::is_same_v<Net, Cnn>) {  // batch normalization has no servers or shards
+    run("servers",
+        ParameterServerStrategy{Cluster::local(2, 2), Synchronous{},
+                                placement::Partitioned<placement::FixedShards<2>>{}},
+        Reproducible<8>{});
     run("zero 1", ShardedStrategy<Zero::one>{Cpu::logical(2)}, Reproducible<8>{});
     run("zero 2", ShardedStrategy<Zero::two>{Cpu::logical(3)}, Reproducible<8>{});
     run("zero 3", ShardedStrategy<Zero::three>{Cpu::logical(3)}, Reproducible<8>{});
@@ -150,12 +151,11 @@ void of_one_process(std::string const& net) {
 int main(int argc, char** argv) try {
   if (argc > 1 && std::string_view{argv[1]} == "ranks") {
     auto const cluster = Cluster::from_env();
-    auto const n       = std::to_string(MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}.num_replicas()) + " ranks by ";
+    auto const n = std::to_string(MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}.num_replicas()) + " ranks by ";
     auto const workers = [&] { return MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}; };
     cell<Cnn>("cnn " + n + "shared memory", workers(), Reproducible<8>{}, SharedMemoryTransport{});
     cell<Cnn>("cnn " + n + "TCP", workers(), Reproducible<8>{}, TcpTransport{});
-    cell<Perceptron>("perceptron " + n + "shared memory, ring", workers(), RingAllReduce{},
-                     SharedMemoryTransport{});
+    cell<Perceptron>("perceptron " + n + "shared memory, ring", workers(), RingAllReduce{}, SharedMemoryTransport{});
     return 0;
   }
   of_one_process<Cnn>("cnn");

@@ -101,9 +101,9 @@ static void train_and_keep(char const* folder) {
 }
 
 static void classify(void) {
-  float const x[] = {1, 0, 0, 1, -1, -1};
+  float const x[]        = {1, 0, 0, 1, -1, -1};
   int32_t const labels[] = {0, 1, 2};
-  double accuracy = 0;
+  double accuracy        = 0;
   chorale_trainer* model = NULL;
   chorale_create("kinds", CHORALE_ALONE, 1, &model);
   for (int i = 0; i < 50; ++i) chorale_train(model, chorale_f32(x, 2, 3), chorale_i32(labels, 1, 3), NULL);

@@ -39,8 +39,8 @@ int main(int argc, char** argv) {
   report(code == CHORALE_BAD_ARGUMENT && strstr(chorale_message(), "MPI_COMM_NULL") != NULL && model == NULL,
          "nor over MPI_COMM_NULL");
   int const world = MPI_Comm_c2f(MPI_COMM_WORLD);
-  int const none  = world == 0 ? 4711 : 0;           /* Open MPI numbers them, MPICH does not */
-  code = chorale_create("surrogate", none, 1, &model);
+  int const none  = world == 0 ? 4711 : 0; /* Open MPI numbers them, MPICH does not */
+  code            = chorale_create("surrogate", none, 1, &model);
   report(code == CHORALE_BAD_ARGUMENT && strstr(chorale_message(), "a handle that is no communicator") != NULL,
          "nor over a number that is none");
 
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   report(code == CHORALE_OK, "another one trains over the same communicator");
   MPI_Finalize();
   chorale_trainer* late = NULL;
-  int const refused = chorale_create("surrogate", world, 1, &late) == CHORALE_BAD_ARGUMENT;
+  int const refused     = chorale_create("surrogate", world, 1, &late) == CHORALE_BAD_ARGUMENT;
   if (rank == 0) printf("%s: but none begins then\n", refused ? "PASSED" : "FAILED");
   code = chorale_destroy(model) + !refused;
   if (rank == 0) printf("%s: a trainer may end after MPI_Finalize\n", code == CHORALE_OK ? "PASSED" : "FAILED");

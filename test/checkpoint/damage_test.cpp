@@ -27,7 +27,7 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t slack = 10;                                          // the sanitizer's own memory
+constexpr std::size_t slack = 10;  // the sanitizer's own memory
 #else
 constexpr std::size_t slack = 1;
 #endif
@@ -112,7 +112,7 @@ TEST_CASE("a file that is missing, or is no file, is damage", "[checkpoint][faul
     two.check_falls_back(name);
     std::filesystem::remove(path);
     put(two.folder.path() / "elsewhere", whole);
-    std::filesystem::create_symlink(two.folder.path() / "elsewhere", path);   // the right bytes, but not there
+    std::filesystem::create_symlink(two.folder.path() / "elsewhere", path);  // the right bytes, but not there
     two.check_falls_back(name);
     std::filesystem::remove(path);
     REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
@@ -131,7 +131,7 @@ TEST_CASE("a checkpoint that is not what its name says is passed over", "[checkp
     auto const found = newest_checkpoint(two.logged.options);
     CHECK(found->manifest().step == 700);
     CHECK_THAT(two.logged.all(), Contains("ckpt-000813: its manifest is of step 812"));
-    CHECK(is_whole(Checkpoint::read(run / "ckpt-000813")));                 // by itself it is good
+    CHECK(is_whole(Checkpoint::read(run / "ckpt-000813")));  // by itself it is good
   }
   SECTION("a link to another folder") {
     std::filesystem::rename(run / "ckpt-000812", two.folder.path() / "moved");
@@ -153,12 +153,12 @@ TEST_CASE("checkpoints of which none can be used are an error, not a start from 
   auto two = Two{};
   for (auto const* name : {"ckpt-000700", "ckpt-000812"})
     std::filesystem::resize_file(two.folder.run() / name / "state.safetensors", 3);
-  CHECK_THROWS_WITH(newest_checkpoint(two.logged.options),
-                    Contains("none of 2 checkpoints can be used") && Contains("Try: ") &&
-                        Contains("ckpt-000812/state.safetensors: byte 3") &&
-                        Contains("ckpt-000700/state.safetensors: byte 3"));
+  CHECK_THROWS_WITH(newest_checkpoint(two.logged.options), Contains("none of 2 checkpoints can be used") &&
+                                                               Contains("Try: ") &&
+                                                               Contains("ckpt-000812/state.safetensors: byte 3") &&
+                                                               Contains("ckpt-000700/state.safetensors: byte 3"));
   CHECK(two.logged.lines.empty());
-  auto const saved = Checkpoints{two.logged.options}.save(Training{710}.state);       // and the next one is good again
+  auto const saved = Checkpoints{two.logged.options}.save(Training{710}.state);  // and the next one is good again
   CHECK(saved == Saved::yes);
   CHECK(newest_checkpoint(two.logged.options)->manifest().step == 710);
 }
@@ -182,9 +182,9 @@ TEST_CASE("a reader finds a whole checkpoint while another process saves and tid
   auto logged       = Logged{folder.run()};
   Checkpoints{logged.options}.save(Training{1}.state);
   auto writer = Processes{1, [&](int, Voice) {
-    auto checkpoints = Checkpoints{CheckpointOptions{.folder = folder.run(), .block = 4096}};
-    for (std::uint64_t step = 2;; ++step) checkpoints.save(Training{step}.state);
-  }};
+                            auto checkpoints = Checkpoints{CheckpointOptions{.folder = folder.run(), .block = 4096}};
+                            for (std::uint64_t step = 2;; ++step) checkpoints.save(Training{step}.state);
+                          }};
   auto newest = std::uint64_t{0};
   while (newest < 15) {
     auto const found = newest_checkpoint(logged.options);
@@ -198,10 +198,10 @@ TEST_CASE("a state is copied into place as a whole, or not at all", "[checkpoint
   auto two        = Two{};
   auto const last = newest_checkpoint(two.logged.options);
   auto kernel = std::vector<float>(3000), bias = std::vector<float>(10);
-  auto slots  = std::vector<TensorSlot>{
-      {"dense/bias", Dtype::f32, {10}, std::as_writable_bytes(Span<float>{bias})},
-      {"dense/kernel", Dtype::f32, {300, 10}, std::as_writable_bytes(Span<float>{kernel})},
-      {"empty", Dtype::f32, {0, 3}, {}}};
+  auto slots =
+      std::vector<TensorSlot>{{"dense/bias", Dtype::f32, {10}, std::as_writable_bytes(Span<float>{bias})},
+                              {"dense/kernel", Dtype::f32, {300, 10}, std::as_writable_bytes(Span<float>{kernel})},
+                              {"empty", Dtype::f32, {0, 3}, {}}};
   auto const expected = Training{812};
   last->copy(Section::variables, slots);
   CHECK(kernel == expected.values.at("dense/kernel"));
@@ -244,18 +244,18 @@ TEST_CASE("a file of a million tensors is read in memory near its own size, and 
   add(1'000'000);
   write(1'000'001, "more");
   auto process = Processes{1, [&](int, Voice voice) {
-    auto before = rusage{}, after = before;
-    ::getrusage(RUSAGE_SELF, &before);
-    auto const file    = SafetensorsFile::read(folder.path() / "most");
-    auto const tensors = file.tensors().size();
-    ::getrusage(RUSAGE_SELF, &after);
-    voice.say(std::to_string(tensors));
-    voice.say(std::to_string(after.ru_maxrss - before.ru_maxrss));         // KiB
-    SafetensorsFile::read(folder.path() / "more");
-  }};
+                             auto before = rusage{}, after = before;
+                             ::getrusage(RUSAGE_SELF, &before);
+                             auto const file    = SafetensorsFile::read(folder.path() / "most");
+                             auto const tensors = file.tensors().size();
+                             ::getrusage(RUSAGE_SELF, &after);
+                             voice.say(std::to_string(tensors));
+                             voice.say(std::to_string(after.ru_maxrss - before.ru_maxrss));  // KiB
+                             SafetensorsFile::read(folder.path() / "more");
+                           }};
   CHECK(process.line(0) == "1000000");
   auto const kib  = std::stoul(process.line(0));
   auto const size = std::filesystem::file_size(folder.path() / "most");
-  CHECK(kib * 1024 < 5 * size * slack);                                    // the mapping of the file is one of the five
+  CHECK(kib * 1024 < 5 * size * slack);  // the mapping of the file is one of the five
   CHECK_THAT(process.line(0), Contains("there are more than 1000000 tensors"));
 }

@@ -66,8 +66,13 @@ struct Training {
       for (std::size_t i = 0; i < size; ++i) x[i] = Random{step, values.size()}.uniform(i);
       in.push_back({name, Dtype::f32, std::move(shape), std::as_bytes(Span<float const>{x})});
     };
-    state.at = {.step = step, .epoch = step / 10, .batch = step % 10, .seed = 7, .world = 2,
-                .strategy = "MirroredStrategy", .plan = "plan of \"small\""};
+    state.at = {.step     = step,
+                .epoch    = step / 10,
+                .batch    = step % 10,
+                .seed     = 7,
+                .world    = 2,
+                .strategy = "MirroredStrategy",
+                .plan     = "plan of \"small\""};
     fill(state.variables, "dense/kernel", {n / 10, 10});
     fill(state.variables, "dense/bias", {10});
     fill(state.variables, "empty", {0, 3});
@@ -102,7 +107,7 @@ struct Logged {
   CheckpointOptions options;
 
   explicit Logged(std::filesystem::path folder) {
-    options = {.folder = std::move(folder), .block = 4096};
+    options     = {.folder = std::move(folder), .block = 4096};
     options.log = [this](std::string const& line) { lines.push_back(line); };
   }
   Logged(Logged const&)            = delete;

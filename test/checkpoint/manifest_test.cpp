@@ -15,11 +15,18 @@ using Catch::Matchers::Contains;
 namespace {
 
 Manifest example() {
-  return {.step = 812, .epoch = 3, .batch = 40, .seed = 18'446'744'073'709'551'615U, .world = 4,
-          .strategy = "MirroredStrategy", .plan = R"(a "quoted" \ text)", .job = "mnist-17", .block = 4096,
-          .files = {{Section::variables, {0, 2}, 4097, {0x8a9136aa, 0}},
-                    {Section::variables, {1, 2}, 1, {0xffffffff}},
-                    {Section::state, {0, 1}, 0, {}}}};
+  return {.step     = 812,
+          .epoch    = 3,
+          .batch    = 40,
+          .seed     = 18'446'744'073'709'551'615U,
+          .world    = 4,
+          .strategy = "MirroredStrategy",
+          .plan     = R"(a "quoted" \ text)",
+          .job      = "mnist-17",
+          .block    = 4096,
+          .files    = {{Section::variables, {0, 2}, 4097, {0x8a9136aa, 0}},
+                       {Section::variables, {1, 2}, 1, {0xffffffff}},
+                       {Section::state, {0, 1}, 0, {}}}};
 }
 
 /// The text without its last line, to be changed.
@@ -32,9 +39,7 @@ std::string body(Manifest const& manifest) {
 std::string complaint(std::string const& text) {
   try {
     Manifest::parse(text, "run/manifest.json");
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return {};
 }
 
@@ -47,25 +52,26 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 }  // namespace
 
 TEST_CASE("a manifest is written as this text", "[checkpoint][golden]") {
-  CHECK(body(example()) == "{\n"
-                           "  \"format\": \"chorale checkpoint 1\",\n"
-                           "  \"step\": 812,\n"
-                           "  \"epoch\": 3,\n"
-                           "  \"batch\": 40,\n"
-                           "  \"seed\": 18446744073709551615,\n"
-                           "  \"world\": 4,\n"
-                           "  \"strategy\": \"MirroredStrategy\",\n"
-                           "  \"plan\": \"a \\\"quoted\\\" \\\\ text\",\n"
-                           "  \"job\": \"mnist-17\",\n"
-                           "  \"block\": 4096,\n"
-                           "  \"files\": [\n"
-                           "    {\"name\": \"variables-00001-of-00002.safetensors\", \"size\": 4097, "
-                           "\"crc32c\": [\"8a9136aa\", \"00000000\"]},\n"
-                           "    {\"name\": \"variables-00002-of-00002.safetensors\", \"size\": 1, "
-                           "\"crc32c\": [\"ffffffff\"]},\n"
-                           "    {\"name\": \"state.safetensors\", \"size\": 0, \"crc32c\": []}\n"
-                           "  ],\n");
-  CHECK(ManifestText::sealed("123456789") == "123456789  \"crc32c\": \"e3069283\"\n}\n");   // the usual check value
+  CHECK(body(example()) ==
+        "{\n"
+        "  \"format\": \"chorale checkpoint 1\",\n"
+        "  \"step\": 812,\n"
+        "  \"epoch\": 3,\n"
+        "  \"batch\": 40,\n"
+        "  \"seed\": 18446744073709551615,\n"
+        "  \"world\": 4,\n"
+        "  \"strategy\": \"MirroredStrategy\",\n"
+        "  \"plan\": \"a \\\"quoted\\\" \\\\ text\",\n"
+        "  \"job\": \"mnist-17\",\n"
+        "  \"block\": 4096,\n"
+        "  \"files\": [\n"
+        "    {\"name\": \"variables-00001-of-00002.safetensors\", \"size\": 4097, "
+        "\"crc32c\": [\"8a9136aa\", \"00000000\"]},\n"
+        "    {\"name\": \"variables-00002-of-00002.safetensors\", \"size\": 1, "
+        "\"crc32c\": [\"ffffffff\"]},\n"
+        "    {\"name\": \"state.safetensors\", \"size\": 0, \"crc32c\": []}\n"
+        "  ],\n");
+  CHECK(ManifestText::sealed("123456789") == "123456789  \"crc32c\": \"e3069283\"\n}\n");  // the usual check value
 }
 
 TEST_CASE("a manifest that was written is read back, and white space does not matter", "[checkpoint][unit]") {
@@ -92,7 +98,7 @@ TEST_CASE("a manifest that is cut off, or has one byte changed, is refused with 
 }
 
 TEST_CASE("a manifest of another kind is refused even when its checksum is right", "[checkpoint][unit]") {
-  auto const row = GENERATE(table<std::string, std::string, std::string>({
+  auto const row  = GENERATE(table<std::string, std::string, std::string>({
       {"checkpoint 1", "checkpoint 2", "the format is not \"chorale checkpoint 1\""},
       {"\"step\"", "\"stop\"", "the key \"step\" is needed"},
       {"  \"epoch\": 3,\n", "", "the key \"epoch\" is needed"},

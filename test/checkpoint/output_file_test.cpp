@@ -71,9 +71,7 @@ std::vector<std::pair<std::string, Write>> writers() {
 std::string complaint(Write const& write, fs::path const& path) {
   try {
     write(path);
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return {};
 }
 
@@ -84,9 +82,9 @@ std::string content(fs::path const& path) {
 
 /// Makes a socket that nobody listens at.
 bool make_socket(fs::path const& path) {
-  auto const number = ::socket(AF_UNIX, SOCK_STREAM, 0);
-  auto address      = sockaddr_un{};
-  auto const text   = path.string();
+  auto const number  = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  auto address       = sockaddr_un{};
+  auto const text    = path.string();
   address.sun_family = AF_UNIX;
   if (text.size() >= sizeof address.sun_path) return ::close(number), false;
   std::copy(text.begin(), text.end(), address.sun_path);
@@ -133,7 +131,7 @@ TEST_CASE("a FIFO, a socket and a folder are never written or replaced", "[check
 
 TEST_CASE("a device is never written or replaced, whoever asks", "[checkpoint][observe][data]") {
   auto const folder = Folder{};
-  if (::mknod(folder.file().c_str(), S_IFCHR | 0600, ::makedev(1, 3)) != 0) {             // one like /dev/null
+  if (::mknod(folder.file().c_str(), S_IFCHR | 0600, ::makedev(1, 3)) != 0) {  // one like /dev/null
     std::printf("SKIPPED: a device is never written or replaced, whoever asks: none can be made here\n");
     return;
   }
@@ -147,8 +145,8 @@ TEST_CASE("a file is written through a symbolic link, which stays one", "[checkp
     fs::create_directory(folder.path / "run3");
     auto const target = folder.path / "run3" / "latest.safetensors";
     fs::create_symlink(fs::path{"run3"} / "latest.safetensors", folder.path / "inner");
-    fs::create_symlink(folder.path / "inner", folder.file());              // a link to a link: absolute, then relative
-    CHECK(complaint(write, folder.file()).empty());                        // the target is not there yet
+    fs::create_symlink(folder.path / "inner", folder.file());  // a link to a link: absolute, then relative
+    CHECK(complaint(write, folder.file()).empty());            // the target is not there yet
     CHECK(fs::is_regular_file(fs::symlink_status(target)));
     auto const first = content(target);
     fs::resize_file(target, 0);
@@ -156,7 +154,7 @@ TEST_CASE("a file is written through a symbolic link, which stays one", "[checkp
     CHECK(fs::is_symlink(folder.file()));
     CHECK(fs::is_symlink(folder.path / "inner"));
     CHECK(content(target).size() == first.size());
-    CHECK(folder.entries() == 3);                                          // nothing is left beside the link
+    CHECK(folder.entries() == 3);  // nothing is left beside the link
     CHECK(std::distance(fs::directory_iterator{folder.path / "run3"}, {}) == 1);
   }
 }

@@ -78,9 +78,7 @@ std::size_t count(std::string const& bytes) {
 std::string complaint(std::string const& bytes) {
   try {
     count(bytes);
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return {};
 }
 
@@ -143,7 +141,7 @@ TEST_CASE("tensors with a hole, an overlap or a turned range between them are re
 }
 
 TEST_CASE("a description with a value of the wrong kind is refused", "[checkpoint][unit]") {
-  auto const row = GENERATE(table<std::string, std::string>({
+  auto const row  = GENERATE(table<std::string, std::string>({
       {one("\"U8\"", "[1]", "[-1,0]"), "holds the negative number -1"},
       {one("\"U8\"", "[1]", "[0,0.5]"), "holds the number 0.5"},
       {one("\"U8\"", "[1]", "[0,1e0]"), "holds the number 1e0"},
@@ -192,7 +190,8 @@ TEST_CASE("a name, a field, a key of the metadata and the metadata must not appe
 TEST_CASE("unknown keys of a tensor are passed over, and a name may be anything", "[checkpoint][unit]") {
   auto const folder = Folder{};
   save(folder.file(), with(R"({"__metadata__":{"format":"pt"},"../x":{"note":{"shape":[7]},"x":null,"y":[1,"2"],)"
-                           R"("dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "!"));
+                           R"("dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                           "!"));
   auto const file = SafetensorsFile::read(folder.file());
   REQUIRE(file.find("../x") != nullptr);
   CHECK(file.at("../x").bytes.front() == std::byte{'!'});
@@ -267,9 +266,7 @@ TEST_CASE("when there is no room the old file stays whole and nothing is left be
   try {
     auto const full = chorale::test::FullDisk{65'536};
     write_safetensors(folder.file(), {floats("w", large)});
-  } catch (BadFile const& error) {
-    said = error.what();
-  }
+  } catch (BadFile const& error) { said = error.what(); }
   CHECK_THAT(said, Contains("x.safetensors: byte 65536: cannot write the next ") && Contains("File too large"));
   CHECK_THAT(said, Contains("Try: room for it there"));
   CHECK(load(folder.file()) == before);
@@ -281,7 +278,7 @@ TEST_CASE("a file is as it was until the new one is committed, whether that has 
   auto const named  = GENERATE(false, true);
   auto const folder = Folder{};
   if (!named && !unnamed_or_skip(folder, "a file is as it was until the new one is committed")) return;
-  auto const write  = [&](std::string const& text, bool commit) {
+  auto const write = [&](std::string const& text, bool commit) {
     auto file = AtomicFile{folder.file(), named};
     file.write(std::as_bytes(Span<char const>{text}));
     CHECK(folder.entries() == (named ? 1U : 0U) + (std::filesystem::exists(folder.file()) ? 1U : 0U));
@@ -305,12 +302,12 @@ TEST_CASE("a process that is killed while it writes a file leaves the old one, a
   write_safetensors(folder.file(), {floats("w", {1, 2, 3})});
   auto const before = load(folder.file());
   auto process      = chorale::test::Processes{1, [&](int, chorale::test::Voice voice) {
-    auto file = AtomicFile{folder.file()};
-    file.write(std::as_bytes(Span<char const>{"half"}));
-    voice.say("half is written");
-    ::raise(SIGKILL);
-    file.commit();
-  }};
+                                            auto file = AtomicFile{folder.file()};
+                                            file.write(std::as_bytes(Span<char const>{"half"}));
+                                            voice.say("half is written");
+                                            ::raise(SIGKILL);
+                                            file.commit();
+                                          }};
   CHECK(process.line(0) == "half is written");
   CHECK(process.exit(0) == 128 + SIGKILL);
   CHECK(load(folder.file()) == before);
@@ -324,7 +321,7 @@ TEST_CASE("a path that cannot be written or read is an error with the system's r
   CHECK_THROWS_WITH(SafetensorsFile::read(absent), Contains("cannot be opened: No such file or directory"));
   CHECK_THROWS_WITH(SafetensorsFile::read(folder.path), Contains("is a folder, and only regular files"));
   std::filesystem::create_directories(folder.file() / "full");
-  CHECK_THROWS_AS(write_safetensors(folder.file(), {}), BadFile);          // it cannot take the place of a folder
+  CHECK_THROWS_AS(write_safetensors(folder.file(), {}), BadFile);  // it cannot take the place of a folder
   CHECK(folder.entries() == 1);
 }
 

@@ -37,8 +37,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 /// Calls `deed` when the n-th point is reached, counted over all saves.
-template <class Deed>
-struct AtPoint {
+template <class Deed> struct AtPoint {
   int* count;
   int n;
   Deed deed;
@@ -67,8 +66,8 @@ TEST_CASE("what was saved is read back bit for bit, and the files are plain safe
   CHECK_FALSE(checkpoints.restore());
   CHECK(checkpoints.save(training.state) == Saved::yes);
   CHECK(names_in(folder.run()) == std::set<std::string>{"ckpt-000812"});
-  CHECK(names_in(folder.run() / "ckpt-000812") == std::set<std::string>{"manifest.json", "optimizer.safetensors",
-                                                                        "state.safetensors", "variables.safetensors"});
+  CHECK(names_in(folder.run() / "ckpt-000812") ==
+        std::set<std::string>{"manifest.json", "optimizer.safetensors", "state.safetensors", "variables.safetensors"});
   auto const last = checkpoints.restore();
   REQUIRE(last);
   CHECK(is_whole(*last));
@@ -103,7 +102,7 @@ TEST_CASE("a process that is killed at any point of a save leaves a checkpoint t
   for (int n = 0;; ++n) {
     auto const folder = OwnFolder{};
     std::filesystem::copy(older.run(), folder.run(), std::filesystem::copy_options::recursive);
-    auto const body   = [&](int, Voice voice) {
+    auto const body = [&](int, Voice voice) {
       auto const deed = [&](std::string_view point) {
         voice.say(std::string{point});
         ::raise(SIGKILL);
@@ -111,10 +110,10 @@ TEST_CASE("a process that is killed at any point of a save leaves a checkpoint t
       auto count         = int{0};
       auto const options = CheckpointOptions{.folder = folder.run(), .block = 4096};
       auto kept          = Checkpoints{options, AtPoint<decltype(deed)>{&count, n, deed}};
-      kept.save(Training{102}.state);                                      // and 100 goes
-      kept.save(Training{102}.state);                                      // and the one before goes
+      kept.save(Training{102}.state);  // and 100 goes
+      kept.save(Training{102}.state);  // and the one before goes
     };
-    auto process = Processes{1, body};
+    auto process     = Processes{1, body};
     auto const point = process.line(0);
     auto const code  = process.exit(0);
     CAPTURE(n, point);
@@ -124,12 +123,12 @@ TEST_CASE("a process that is killed at any point of a save leaves a checkpoint t
     auto const last  = checkpoints.restore();
     REQUIRE(last);
     CHECK(logged.lines.empty());
-    for (auto const step : checkpoint_steps(folder.run()))                 // whatever has such a name is whole
+    for (auto const step : checkpoint_steps(folder.run()))  // whatever has such a name is whole
       CHECK(is_whole(Checkpoint::read(folder.run() / checkpoint_name(step))));
     auto const known = std::find(save_points.begin(), save_points.end(), point);
     if (seen.count("ckpt.end") != 0 || known >= save_points.end() - 5) CHECK(last->manifest().step == 102);
     else CHECK(last->manifest().step == 101);
-    CHECK(checkpoints.save(Training{103}.state) == Saved::yes);            // tidies
+    CHECK(checkpoints.save(Training{103}.state) == Saved::yes);  // tidies
     auto const step = checkpoint_name(last->manifest().step);
     CHECK(names_in(folder.run()) == std::set<std::string>{step, "ckpt-000103"});
     if (code == 0) break;
@@ -156,8 +155,8 @@ TEST_CASE("when the system refuses anything the old checkpoint stays, and nothin
     CAPTURE(n, logged.all());
     if (logged.all().find("ckpt.renamed") != std::string::npos) renamed = true;
     auto const names = names_in(folder.run());
-    CHECK(names == (renamed ? std::set<std::string>{"ckpt-000001", "ckpt-000002"}
-                            : std::set<std::string>{"ckpt-000001"}));
+    CHECK(names ==
+          (renamed ? std::set<std::string>{"ckpt-000001", "ckpt-000002"} : std::set<std::string>{"ckpt-000001"}));
     if (how == Saved::yes) continue;
     CHECK(how == Saved::failed);
     CHECK(failing.failures() == 1);
@@ -169,13 +168,13 @@ TEST_CASE("when the system refuses anything the old checkpoint stays, and nothin
 }
 
 TEST_CASE("a file that may not grow further is an error with the system's number", "[checkpoint][unit]") {
-  auto const folder = OwnFolder{};
-  auto logged       = Logged{folder.run()};
+  auto const folder            = OwnFolder{};
+  auto logged                  = Logged{folder.run()};
   logged.options.on_save_error = OnSaveError::stop;
-  auto checkpoints  = Checkpoints{logged.options};
+  auto checkpoints             = Checkpoints{logged.options};
   checkpoints.save(Training{1}.state);
   auto number = 0;
-  auto said   = std::string{}, path = said;
+  auto said = std::string{}, path = said;
   try {
     auto const full = FullDisk{10'000};
     checkpoints.save(Training{2}.state);
@@ -191,7 +190,7 @@ TEST_CASE("a file that may not grow further is an error with the system's number
   CHECK_THAT(said, Contains("variables.safetensors: byte 10000: cannot be written: File too large") &&
                        Contains("Try: room there"));
   CHECK(names_in(folder.run()) == std::set<std::string>{"ckpt-000001"});
-  CHECK(checkpoints.save(Training{3}.state) == Saved::yes);                // it goes on when there is room again
+  CHECK(checkpoints.save(Training{3}.state) == Saved::yes);  // it goes on when there is room again
   CHECK(checkpoints.restore()->manifest().step == 3);
 }
 
@@ -204,18 +203,19 @@ TEST_CASE("a full disk is seen before anything is written, and while it is writt
       voice.say("no mount");
       return;
     }
-    auto const say = [&](bool good, std::string const& what) { voice.say(good ? "good" : what); };
-    auto logged = Logged{folder.run()};
+    auto const say   = [&](bool good, std::string const& what) { voice.say(good ? "good" : what); };
+    auto logged      = Logged{folder.run()};
     auto checkpoints = Checkpoints{logged.options};
-    checkpoints.save(Training{1, 60'000}.state);                           // 480 kB of 1 MiB
+    checkpoints.save(Training{1, 60'000}.state);  // 480 kB of 1 MiB
     auto const large = checkpoints.save(Training{2, 80'000}.state);
     say(large == Saved::failed && logged.all().find("there is not enough room: No space left") != std::string::npos &&
-            is_whole(*newest_checkpoint(logged.options), 60'000), "too late: " + logged.all());
+            is_whole(*newest_checkpoint(logged.options), 60'000),
+        "too late: " + logged.all());
     logged.lines.clear();
     auto const training = Training{2, 50'000};
-    auto number = 0;
+    auto number         = 0;
     auto need = std::uint64_t{0}, free = need;
-    try {                                                                  // someone who says less than it will be
+    try {  // someone who says less than it will be
       auto save = CheckpointWriter<>{logged.options, 2, 1000};
       put(folder.run() / "other", std::string(300'000, 'x'));
       save.write(CheckpointImage{training.state});
@@ -304,16 +304,14 @@ TEST_CASE("a save of the same job that still runs elsewhere is left alone", "[ch
   auto number = 0;
   try {
     CheckpointWriter<>{logged.options, 5, image.size()};
-  } catch (CheckpointFailed const& error) {
-    number = error.number();
-  }
+  } catch (CheckpointFailed const& error) { number = error.number(); }
   CHECK(number == EEXIST);
   CHECK(Checkpoints{logged.options}.save(Training{6}.state) == Saved::yes);
   other->commit(training.state.at);
   CHECK(names_in(folder.run()) == std::set<std::string>{"ckpt-000005", "ckpt-000006"});
   CHECK(is_whole(Checkpoint::read(folder.run() / "ckpt-000005")));
   other.emplace(logged.options, 7, image.size());
-  other.reset();                                                           // never committed
+  other.reset();  // never committed
   CHECK(names_in(folder.run()) == std::set<std::string>{"ckpt-000005", "ckpt-000006"});
 }
 
@@ -386,7 +384,7 @@ TEST_CASE("a save behind training writes the moment of the call, whatever traini
   auto reached = std::atomic<bool>{false}, open = std::atomic<bool>{false};
   logged.options.saving    = Saving::behind;
   logged.options.when_busy = WhenBusy::skip;
-  auto training = Training{1};
+  auto training            = Training{1};
   {
     auto checkpoints = Checkpoints{logged.options, Gate{&reached, &open}};
     CHECK(checkpoints.save(training.state) == Saved::begun);
@@ -399,7 +397,7 @@ TEST_CASE("a save behind training writes the moment of the call, whatever traini
     checkpoints.finish();
     CHECK(is_whole(*checkpoints.restore()));
     CHECK(checkpoints.save(Training{2}.state) == Saved::begun);
-  }                                                                        // waits
+  }  // waits
   CHECK(is_whole(*newest_checkpoint(logged.options)));
   CHECK(newest_checkpoint(logged.options)->manifest().step == 2);
   REQUIRE(logged.lines.size() == 1);
@@ -409,40 +407,40 @@ TEST_CASE("a save behind training writes the moment of the call, whatever traini
 TEST_CASE("a save behind training is made before it where no thread can start", "[checkpoint][processes]") {
   if (has_shadow) return (void)std::printf("SKIPPED: a save without a thread: %s\n", no_limit);
   auto const folder = OwnFolder{};
-  auto processes    = Processes{1, [&](int, Voice voice) {
-    auto options     = CheckpointOptions{.folder = folder.run(), .saving = Saving::behind};
-    auto checkpoints = Checkpoints{options};
-    auto training    = Training{2};
-    set_limit(RLIMIT_AS, address_space() + (4 << 20));                     // a stack has 8 MiB
-    auto open = std::atomic<bool>{false};
-    {
-      auto others = std::list<NamedThread>{};                              // they take the stacks that were left
-      auto none   = false;
-      while (!none && others.size() < 100) {
-        try {
-          others.emplace_back("waits", [&] { open.wait(false); });
-        } catch (Error const&) {
-          none = true;
-        }
-      }
-      voice.say(none ? "no thread" : "a thread");
-      checkpoints.save(training.state);
-      checkpoints.finish();
-      open = true;
-      open.notify_all();
-    }
-    voice.say(std::to_string(checkpoints.failures()));
-  }, 20};
+  auto processes    = Processes{1,
+                             [&](int, Voice voice) {
+                               auto options     = CheckpointOptions{.folder = folder.run(), .saving = Saving::behind};
+                               auto checkpoints = Checkpoints{options};
+                               auto training    = Training{2};
+                               set_limit(RLIMIT_AS, address_space() + (4 << 20));  // a stack has 8 MiB
+                               auto open = std::atomic<bool>{false};
+                               {
+                                 auto others = std::list<NamedThread>{};  // they take the stacks that were left
+                                 auto none   = false;
+                                 while (!none && others.size() < 100) {
+                                   try {
+                                     others.emplace_back("waits", [&] { open.wait(false); });
+                                   } catch (Error const&) { none = true; }
+                                 }
+                                 voice.say(none ? "no thread" : "a thread");
+                                 checkpoints.save(training.state);
+                                 checkpoints.finish();
+                                 open = true;
+                                 open.notify_all();
+                               }
+                               voice.say(std::to_string(checkpoints.failures()));
+                             },
+                             20};
   CHECK(processes.line(0) == "no thread");
   CHECK(processes.line(0) == "0");
   CHECK(newest_checkpoint({.folder = folder.run()})->manifest().step == 2);
 }
 
 TEST_CASE("with WhenBusy::wait every save behind training is written, in order", "[checkpoint][unit]") {
-  auto const folder = OwnFolder{};
-  auto logged       = Logged{folder.run()};
+  auto const folder     = OwnFolder{};
+  auto logged           = Logged{folder.run()};
   logged.options.saving = Saving::behind;
-  auto checkpoints  = Checkpoints{logged.options};
+  auto checkpoints      = Checkpoints{logged.options};
   for (std::uint64_t step = 1; step < 6; ++step) CHECK(checkpoints.save(Training{step}.state) == Saved::begun);
   CHECK(is_whole(*checkpoints.restore()));
   CHECK(names_in(folder.run()) == std::set<std::string>{"ckpt-000004", "ckpt-000005"});
@@ -450,10 +448,10 @@ TEST_CASE("with WhenBusy::wait every save behind training is written, in order",
 }
 
 TEST_CASE("what goes wrong behind training is said at the next call, or in the end", "[checkpoint][unit]") {
-  auto const folder = OwnFolder{};
-  auto logged       = Logged{folder.run()};
+  auto const folder     = OwnFolder{};
+  auto logged           = Logged{folder.run()};
   logged.options.saving = Saving::behind;
-  auto count        = int{0};
+  auto count            = int{0};
   SECTION("a line, and training goes on") {
     auto checkpoints = Checkpoints{logged.options, AtPoint<Fail>{&count, 4, {}}};
     checkpoints.save(Training{1}.state);
@@ -464,7 +462,7 @@ TEST_CASE("what goes wrong behind training is said at the next call, or in the e
   }
   SECTION("an error, at the next save") {
     logged.options.on_save_error = OnSaveError::stop;
-    auto checkpoints = Checkpoints{logged.options, AtPoint<Fail>{&count, 4, {}}};
+    auto checkpoints             = Checkpoints{logged.options, AtPoint<Fail>{&count, 4, {}}};
     checkpoints.save(Training{1}.state);
     CHECK_THROWS_AS(checkpoints.save(Training{2}.state), CheckpointFailed);
     CHECK(checkpoints.save(Training{2}.state) == Saved::begun);
@@ -475,9 +473,9 @@ TEST_CASE("what goes wrong behind training is said at the next call, or in the e
     CHECK_THAT(logged.all(), Contains("ckpt-000001: not saved: "));
   }
   SECTION("tensors that make no file are the caller's mistake, whatever the policy") {
-    auto training = Training{1};
+    auto training                     = Training{1};
     training.state.variables[0].shape = {5};
-    auto checkpoints = Checkpoints{logged.options};
+    auto checkpoints                  = Checkpoints{logged.options};
     checkpoints.save(training.state);
     CHECK_THROWS_AS(checkpoints.finish(), BadArgument);
   }

@@ -71,7 +71,7 @@ class File {
   std::filesystem::path write(OwnFolder const& folder) const {
     auto const path = folder.path() / "theirs.safetensors";
     auto tensors    = tensors_;
-    for (auto& tensor : tensors) tensor.bytes = bytes_.at(tensor.name);    // of this copy
+    for (auto& tensor : tensors) tensor.bytes = bytes_.at(tensor.name);  // of this copy
     write_safetensors(path, std::move(tensors));
     return path;
   }
@@ -109,7 +109,7 @@ TEST_CASE("a pattern reads the numbers of a name and writes them", "[checkpoint]
   CHECK((fits("*/bias", "dense/bias") && !fits("*/bias", "dense/kernel")));
   CHECK((fits("dense*", "dense") && fits("*", "") && fits("*", "x") && fits("", "") && !fits("", "x")));
   CHECK((fits("*e*el", "dense/kernel") && !fits("*e*el*x", "dense/kernel") && !fits("ab*bc", "abc")));
-  CHECK(read("*.{i}.*.w", "a.1.2.b.3.w") == "1");                          // each * is as short as can be
+  CHECK(read("*.{i}.*.w", "a.1.2.b.3.w") == "1");  // each * is as short as can be
   CHECK(read("*{i}*", "ab12c") == "12");
   CHECK(read("a{_i}*", "a_3") == "3");
   CHECK(read("a{_i}_3", "a_3") == "0");
@@ -127,12 +127,12 @@ TEST_CASE("a pattern reads the numbers of a name and writes them", "[checkpoint]
 
 TEST_CASE("kernels are turned as the map declares", "[checkpoint][weights]") {
   auto const folder = OwnFolder{};
-  auto net = Net{{{"dense/kernel", {2, 3}}, {"conv2d/kernel", {2, 1, 3, 2}}}};
-  auto const map = WeightMap{{"fc.weight", "dense/kernel", transposed()}, {"c.weight", "conv2d/kernel", oihw()}};
+  auto net          = Net{{{"dense/kernel", {2, 3}}, {"conv2d/kernel", {2, 1, 3, 2}}}};
+  auto const map    = WeightMap{{"fc.weight", "dense/kernel", transposed()}, {"c.weight", "conv2d/kernel", oihw()}};
   load_weights(File{}.add("fc.weight", {3, 2}).add("c.weight", {2, 3, 2, 1}).write(folder), net.all(), map);
   CHECK(net["dense/kernel"] == Floats{0, 1, 2, 0.5F, 1.5F, 2.5F});
   auto conv = Floats{};
-  for (int h = 0; h < 2; ++h)                                              // by definition: (o, i, h, 0) at ((o 3 + i) 2 + h)
+  for (int h = 0; h < 2; ++h)  // by definition: (o, i, h, 0) at ((o 3 + i) 2 + h)
     for (int i = 0; i < 3; ++i)
       for (int o = 0; o < 2; ++o) conv.push_back(static_cast<float>((o * 3 + i) * 2 + h) / 2);
   CHECK(net["conv2d/kernel"] == conv);
@@ -145,9 +145,14 @@ TEST_CASE("kernels are turned as the map declares", "[checkpoint][weights]") {
 
 TEST_CASE("tensors are put side by side, and divided", "[checkpoint][weights]") {
   auto const folder = OwnFolder{};
-  auto const file   = File{}.add("l.0.q", {1, 2}).add("l.0.k", {1, 2}, 10).add("l.1.q", {1, 2}, 20).add("l.1.k", {1, 2}, 30)
-                        .add("all", {2, 3}, 40).write(folder);
-  auto net = Net{{{"dense/kernel", {2, 2}}, {"dense_1/kernel", {2, 2}}, {"a", {2, 1}}, {"b", {2, 2}}}};
+  auto const file   = File{}
+                        .add("l.0.q", {1, 2})
+                        .add("l.0.k", {1, 2}, 10)
+                        .add("l.1.q", {1, 2}, 20)
+                        .add("l.1.k", {1, 2}, 30)
+                        .add("all", {2, 3}, 40)
+                        .write(folder);
+  auto net       = Net{{{"dense/kernel", {2, 2}}, {"dense_1/kernel", {2, 2}}, {"a", {2, 1}}, {"b", {2, 2}}}};
   auto const map = WeightMap{{{"l.{i}.q", "l.{i}.k"}, "dense{_i}/kernel", transposed()}, {"all", {"a", "b"}}};
   load_weights(file, net.all(), map);
   CHECK(net["dense/kernel"] == Floats{0, 10, 0.5F, 10.5F});
@@ -191,8 +196,8 @@ TEST_CASE("weights in parts are read by their index", "[checkpoint][weights]") {
   refused("[1]", "has no object \"weight_map\"");
   refused("{", "it is not JSON from byte");
   refused(R"({"weight_map": {"a": 1}})", "the file of \"a\" is no text");
-  for (auto const* file : {"../model-1.safetensors", "/etc/x.safetensors", "model-1.bin", "",
-                           "model-1.safetensors\\u0000.safetensors"})
+  for (auto const* file :
+       {"../model-1.safetensors", "/etc/x.safetensors", "model-1.bin", "", "model-1.safetensors\\u0000.safetensors"})
     refused(R"({"weight_map": {"a": ")" + std::string{file} + "\"}}", "the file of \"a\" is ");
   refused(R"({"weight_map": {"d": "model-1.safetensors"}})",
           "\"model-1.safetensors\" has no \"d\", unlike the index says.");
@@ -204,8 +209,12 @@ TEST_CASE("weights in parts are read by their index", "[checkpoint][weights]") {
 
 TEST_CASE("numbers of 16 and 64 bits become float, with and without a map", "[checkpoint][weights]") {
   auto const folder = OwnFolder{};
-  auto const file   = File{}.add<fp16>("a", {3}, 1, Dtype::f16).add<bf16>("b", {3}, 2, Dtype::bf16)
-                        .add<double>("c", {3}, 3, Dtype::f64).add("d", {}, 4).write(folder);
+  auto const file   = File{}
+                        .add<fp16>("a", {3}, 1, Dtype::f16)
+                        .add<bf16>("b", {3}, 2, Dtype::bf16)
+                        .add<double>("c", {3}, 3, Dtype::f64)
+                        .add("d", {}, 4)
+                        .write(folder);
   for (auto const& map : {WeightMap{}, WeightMap{{"a", "a"}, {"b", "b"}, {"c", "c"}, {"d", "d"}}}) {
     auto net = Net{{{"a", {3}}, {"b", {3}}, {"c", {3}}, {"d", {}}}};
     load_weights(file, net.all(), map);
@@ -219,31 +228,34 @@ TEST_CASE("numbers of 16 and 64 bits become float, with and without a map", "[ch
 TEST_CASE("regular expressions read names, and write none", "[checkpoint][weights]") {
   auto const folder = OwnFolder{};
   auto const file   = File{}.add("h.0.ln_1.weight", {2}).add("h.1.ln_2.weight", {2}, 8).write(folder);
-  auto const map = WeightMap{{weights::matching(R"((?:transformer\.)?h\.(\d+)\.ln_(1|2)\.weight)"), "norm{_i}_{j}/gamma"}};
-  auto net       = Net{{{"norm_1/gamma", {2}}, {"norm_1_2/gamma", {2}}}};
+  auto const map =
+      WeightMap{{weights::matching(R"((?:transformer\.)?h\.(\d+)\.ln_(1|2)\.weight)"), "norm{_i}_{j}/gamma"}};
+  auto net = Net{{{"norm_1/gamma", {2}}, {"norm_1_2/gamma", {2}}}};
   load_weights(file, net.all(), map);
   CHECK(net["norm_1/gamma"] == Floats{0, 0.5F});
   CHECK(net["norm_1_2/gamma"] == Floats{8, 8.5F});
-  CHECK_THROWS_WITH(save_weights(folder.path() / "ours", net.all(), map),
-                    Contains("weights cannot be saved by this map") && Contains("it is a regular expression, or has a *"));
+  CHECK_THROWS_WITH(
+      save_weights(folder.path() / "ours", net.all(), map),
+      Contains("weights cannot be saved by this map") && Contains("it is a regular expression, or has a *"));
   CHECK_FALSE(std::filesystem::exists(folder.path() / "ours"));
   CHECK_THROWS_WITH(weights::matching("h.(\\d+"), Contains("\"h.(\\d+\" is not a regular expression"));
   CHECK_THROWS_WITH(weights::matching("(a|b)\\1"), Contains("is not a regular expression"));  // takes no bounded time
   auto const counts = WeightMap{{weights::matching(R"(h\.\d+\.(ln_.)\.weight)"), "norm{_2i}/gamma"}};
-  CHECK_THROWS_WITH(load_weights(file, net.all(), counts), Contains("counts with i, which is \"ln_1\" and not a number"));
+  CHECK_THROWS_WITH(load_weights(file, net.all(), counts),
+                    Contains("counts with i, which is \"ln_1\" and not a number"));
 }
 
 TEST_CASE("tensors are ignored, and variables kept, by name", "[checkpoint][weights]") {
   auto const folder = OwnFolder{};
-  auto net = Net{{{"dense/bias", {2}}, {"head/bias", {2}}}};
-  auto const map = WeightMap{{"b", "dense/bias"}, weights::ignored("*.mask"), weights::kept("head/*")};
+  auto net          = Net{{{"dense/bias", {2}}, {"head/bias", {2}}}};
+  auto const map    = WeightMap{{"b", "dense/bias"}, weights::ignored("*.mask"), weights::kept("head/*")};
   load_weights(File{}.add("b", {2}, 5).add("h.mask", {7}).write(folder), net.all(), map);
   CHECK(net["dense/bias"] == Floats{5, 5.5F});
   CHECK(net["head/bias"] == Floats{0, 1});
   save_weights(folder.path() / "ours", net.all(), map);
-  auto other = Net{{{"dense/bias", {2}}, {"head/bias", {2}}}};
+  auto other              = Net{{{"dense/bias", {2}}, {"head/bias", {2}}}};
   other.all()[1].value[0] = 9;
-  load_weights(folder.path() / "ours", other.all(), map);                  // what was kept is in this file
+  load_weights(folder.path() / "ours", other.all(), map);  // what was kept is in this file
   CHECK(other.numbers() == net.numbers());
 }
 
@@ -260,9 +272,9 @@ TEST_CASE("a name of any length is read in the time of its length", "[checkpoint
 }
 
 TEST_CASE("rules that contradict each other are a sentence, in every order", "[checkpoint][weights]") {
-  auto const folder  = OwnFolder{};
-  auto const other   = File{}.add("b", {2}, 5).write(folder);
-  auto const load    = [&](std::filesystem::path const& file, WeightMap const& map) {
+  auto const folder = OwnFolder{};
+  auto const other  = File{}.add("b", {2}, 5).write(folder);
+  auto const load   = [&](std::filesystem::path const& file, WeightMap const& map) {
     auto net = Net{{{"dense/bias", {2}}}};
     load_weights(file, net.all(), map);
     return net["dense/bias"];
@@ -275,12 +287,12 @@ TEST_CASE("rules that contradict each other are a sentence, in every order", "[c
   refuses(other, {rule, weights::kept("dense/bias")}, keeps + "dense/bias\") keeps.");
   refuses(other, {weights::kept("dense/bias"), rule}, keeps + "dense/bias\") keeps.");
   refuses(other, {weights::kept("dense/*"), rule}, keeps + "dense/*\") keeps.");
-  CHECK(load(other, {rule, weights::kept("*")}) == Floats{5, 5.5F});       // all that other rules leave
+  CHECK(load(other, {rule, weights::kept("*")}) == Floats{5, 5.5F});  // all that other rules leave
   refuses(other, {rule, {"b", "dense/kernel"}}, "two rules of the map are for \"b\".");
   refuses(other, {weights::ignored("b"), rule, weights::kept("*")}, "two rules of the map are for \"b\".");
   refuses(other, {rule, weights::ignored("b")}, "two rules of the map are for \"b\".");
   CHECK(load(other, {rule, weights::ignored("*")}) == Floats{5, 5.5F});
-  CHECK(load(other, {weights::ignored("*"), rule, weights::kept("*")}) == Floats{0, 1});     // ignored first
+  CHECK(load(other, {weights::ignored("*"), rule, weights::kept("*")}) == Floats{0, 1});  // ignored first
 
   auto const both = File{}.add("b", {2}, 5).add("dense/bias", {2}, 8).write(folder);
   auto const two  = std::string{"two tensors go into dense/bias: \"b\" and \"dense/bias\"."};
@@ -299,26 +311,29 @@ TEST_CASE("rules that contradict each other are a sentence, in every order", "[c
   CHECK_FALSE(std::filesystem::exists(folder.path() / "ours"));
 }
 
-TEST_CASE("a file that does not fit is one sentence with three differences, and nothing changes", "[checkpoint][weights]") {
-  auto const folder = OwnFolder{};
-  auto net          = Net{{{"dense/kernel", {2, 3}}, {"dense/bias", {3}}, {"dense_1/bias", {3}}}};
-  auto const before = net.numbers();
+TEST_CASE("a file that does not fit is one sentence with three differences, and nothing changes",
+          "[checkpoint][weights]") {
+  auto const folder  = OwnFolder{};
+  auto net           = Net{{{"dense/kernel", {2, 3}}, {"dense/bias", {3}}, {"dense_1/bias", {3}}}};
+  auto const before  = net.numbers();
   auto const refused = [&](File const& file, WeightMap const& map, std::string const& text) {
     CHECK_THROWS_WITH(load_weights(file.write(folder), net.all(), map), Contains(text));
     CHECK(net.numbers() == before);
   };
   auto const good = File{}.add("dense/bias", {3}, 7).add("dense_1/bias", {3}, 7);
-  refused(File{good}.add("dense/kernel", {3, 2}), {},
-          "theirs.safetensors: 1 difference from the network: \"dense/kernel\" is F32 (3, 2), but dense/kernel is F32 (2, "
-          "3).");
+  refused(
+      File{good}.add("dense/kernel", {3, 2}), {},
+      "theirs.safetensors: 1 difference from the network: \"dense/kernel\" is F32 (3, 2), but dense/kernel is F32 (2, "
+      "3).");
   refused(File{good}.add("dense/kernel", {6}), {}, "\"dense/kernel\" is F32 (6,), but dense/kernel is F32 (2, 3).");
   refused(File{good}.add<int>("dense/kernel", {2, 3}, 0, Dtype::i32), {}, "\"dense/kernel\" is I32 (2, 3), but");
   refused(good, {}, "1 difference from the network: the file has nothing for dense/kernel.");
-  refused(File{}.add("w", {1}).add("x", {1}), {},
-          "5 differences from the network: the network has no \"w\"; the network has no \"x\"; the file has nothing for "
-          "dense/kernel; and 2 more.");
-  auto const map = WeightMap{{"w{i}", "dense{_i}/kernel", transposed()}, {{"q", "k"}, "dense/bias"},
-                             {"b{i}", "dense{_i}/bias"}};
+  refused(
+      File{}.add("w", {1}).add("x", {1}), {},
+      "5 differences from the network: the network has no \"w\"; the network has no \"x\"; the file has nothing for "
+      "dense/kernel; and 2 more.");
+  auto const map =
+      WeightMap{{"w{i}", "dense{_i}/kernel", transposed()}, {{"q", "k"}, "dense/bias"}, {"b{i}", "dense{_i}/bias"}};
   refused(File{}.add("w0", {2, 3}).add("w1", {3, 2}).add("q", {2}).add("b1", {3}), map,
           "3 differences from the network: the network has no dense_1/kernel, where \"w{i}\" leads; ");
   refused(File{}.add("w0", {3, 2}).add("q", {2}).add("b1", {3}), map,
@@ -334,18 +349,20 @@ TEST_CASE("a file that does not fit is one sentence with three differences, and 
 }
 
 TEST_CASE("a map that has no name for a variable saves nothing", "[checkpoint][weights]") {
-  auto const folder = OwnFolder{};
-  auto net          = Net{{{"dense/kernel", {2, 3}}, {"dense/bias", {3}}}};
+  auto const folder  = OwnFolder{};
+  auto net           = Net{{{"dense/kernel", {2, 3}}, {"dense/bias", {3}}}};
   auto const refused = [&](WeightMap const& map, std::string const& text) {
     CHECK_THROWS_WITH(save_weights(folder.path() / "ours", net.all(), map), Contains(text));
     CHECK_FALSE(std::filesystem::exists(folder.path() / "ours"));
   };
   refused({{"w", "dense/kernel"}}, "1 difference from the network: no rule of the map has a name for dense/bias");
-  refused({{{"q", "k"}, "dense/kernel"}, {"b", "dense/bias"}}, "dense/kernel, (2, 3), cannot be turned and divided into 2");
+  refused({{{"q", "k"}, "dense/kernel"}, {"b", "dense/bias"}},
+          "dense/kernel, (2, 3), cannot be turned and divided into 2");
   refused({{"w", "dense/kernel"}, {"b", "dense/bias", transposed()}}, "dense/bias, (3,), cannot be turned");
   refused({{"all", {"dense/kernel", "dense_1/kernel"}}, {"b", "dense/bias"}},
           "the network has nothing for \"dense_1/kernel\"");
-  CHECK_THROWS_WITH((WeightRule{"a", "b", Axes{{0, 2}}}), Contains("the axes of \"a\" have each number from 0 to 1 once"));
+  CHECK_THROWS_WITH((WeightRule{"a", "b", Axes{{0, 2}}}),
+                    Contains("the axes of \"a\" have each number from 0 to 1 once"));
   CHECK_THROWS_WITH(load_weights(File{}.add("a", {3}).write(folder), net.all(), {{"*", "dense{_i}/bias"}}),
                     Contains("the name \"dense{_i}/bias\" cannot be written from what \"*\" finds"));
 }

@@ -25,7 +25,5 @@ int main() {
     RingAllReduce{}.all_reduce(at.front(), Span<float>{x}, Op::sum);
     std::cout << "sum " << x[0] << " and " << x[1] << std::endl;
     return 0;
-  } catch (std::exception const& error) {
-    return report_exit(error);
-  }
+  } catch (std::exception const& error) { return report_exit(error); }
 }

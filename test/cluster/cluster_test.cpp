@@ -65,7 +65,7 @@ TEST_CASE("local ranks count the workers of a host, and its servers apart from t
   CHECK(server.local_rank() == 0);
   CHECK(server.local_size() == 1);
   auto const same = Cluster::at({.workers = {"H1:1", "[::1]:2", "h1:3"}, .me = {Role::worker, 2}});
-  CHECK(same.local_rank() == 1);                                           // a name of a host has no case
+  CHECK(same.local_rank() == 1);  // a name of a host has no case
   CHECK(same.addresses() == Texts{"h1:1", "[::1]:2", "h1:3"});
 }
 

@@ -29,7 +29,8 @@ TEST_CASE("a launcher's file that cannot be written is said, and nothing else ch
   auto const wrong = BadArgument{"it is wrong."};
   auto out = std::ostringstream{}, alone = std::ostringstream{};
   CHECK(report_exit(wrong, {{"TORCHELASTIC_ERROR_FILE", "/nowhere/error.json"}}, out) == 2);
-  CHECK_THAT(out.str(), Catch::Contains("it is wrong.") && Catch::Contains("cannot write TORCHELASTIC_ERROR_FILE, /nowhere"));
+  CHECK_THAT(out.str(),
+             Catch::Contains("it is wrong.") && Catch::Contains("cannot write TORCHELASTIC_ERROR_FILE, /nowhere"));
   CHECK(report_exit(wrong, {}, alone) == 2);
   CHECK(alone.str() == std::string{wrong.what()} + "\n");
 }

@@ -8,8 +8,7 @@
 namespace chorale::test {
 
 /// The first line of the BadArgument that body throws, without "chorale: "; empty when it throws none.
-template <class Body>
-std::string said(Body body) {
+template <class Body> std::string said(Body body) {
   try {
     body();
   } catch (BadArgument const& error) {

@@ -12,4 +12,4 @@ struct Clicks : nn::Graph<Person> {
   constexpr auto operator()(auto person) const { return nn::outputs<Click>(click(person)); }
 };
 auto const model = nn::compile<Clicks>(loss::BinaryCrossEntropy{}, optim::SGD{}, metric::AUC<>{}, metric::Precision{});
-auto trained()   { return Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}}; }
+auto trained() { return Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}}; }

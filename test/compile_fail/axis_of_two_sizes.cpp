@@ -11,7 +11,7 @@ struct Score : Field<float, 4, 6> {};
 
 struct Net : nn::Graph<Image> {
   constexpr auto operator()(auto x) const {
-    auto const a = nn::replicate<Axis<"tensor", 3>>(x);
+    auto const a     = nn::replicate<Axis<"tensor", 3>>(x);
     auto const other = nn::replicate<Tensor>(x);
     return nn::outputs<Score>(a + other);
   }

@@ -16,8 +16,10 @@ struct Net : nn::Graph<Words> {
 void use() {
   auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{Cpu{}}};
   auto const x = std::vector<float>(10);
-  trainer.fit(data::from_tensors(x, x, 1).map<Kind, Words>([](auto const&, auto& to) {
-    to[Kind{}].assign(1, 0);
-    to[Words{}].assign(5, 0);
-  }).batch(5));
+  trainer.fit(data::from_tensors(x, x, 1)
+                  .map<Kind, Words>([](auto const&, auto& to) {
+                    to[Kind{}].assign(1, 0);
+                    to[Words{}].assign(5, 0);
+                  })
+                  .batch(5));
 }

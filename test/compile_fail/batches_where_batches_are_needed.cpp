@@ -4,8 +4,7 @@
 
 using namespace chorale;
 
-template <class Data>
-void pass(Data const& data) {
+template <class Data> void pass(Data const& data) {
   auto live = Live{MirroredStrategy{}, RingAllReduce{}, LocalTransport{}};
   for ([[maybe_unused]] auto& batch : live.distribute(data)) {}
 }

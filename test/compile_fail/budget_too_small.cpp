@@ -4,6 +4,6 @@
 
 using namespace chorale;
 
-struct Net : nn::Sequential<nn::Input<100>, nn::Dense<1000>> {};                 // 101,000 numbers
+struct Net : nn::Sequential<nn::Input<100>, nn::Dense<1000>> {};  // 101,000 numbers
 
 static_assert(within_memory<1'600'000, 2, 32, Net, MirroredStrategy<>, optim::Adam>());

@@ -10,7 +10,7 @@ using Ranks = Axis<"data", 2>;
 
 /// y = x, which all ranks have to know.
 struct Alike : nn::Layer<Alike> {
-  using axis = Ranks;
+  using axis                             = Ranks;
   static constexpr std::string_view name = "alike";
   static constexpr auto output(auto x) { return x; }
   static void forward(auto& at) { std::ranges::copy(at.x(), at.y().begin()); }

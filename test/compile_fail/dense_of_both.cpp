@@ -9,6 +9,8 @@ struct Other : Field<float, 4> {};
 struct Out : Field<float, 1> {};
 
 struct Net : nn::Graph<In, Other> {
-  constexpr auto operator()(auto x, auto other) const { return nn::outputs<Out>(nn::Dense<2>{}(nn::concatenate(x, other))); }
+  constexpr auto operator()(auto x, auto other) const {
+    return nn::outputs<Out>(nn::Dense<2>{}(nn::concatenate(x, other)));
+  }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

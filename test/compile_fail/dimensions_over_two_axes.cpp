@@ -11,7 +11,7 @@ struct Score : Field<float, 4, 6> {};
 
 struct Net : nn::Graph<Image> {
   constexpr auto operator()(auto x) const {
-    using Context = Axis<"context", 2>;
+    using Context    = Axis<"context", 2>;
     auto const shard = nn::scatter<Tensor, 0>(x);
     return nn::outputs<Score>(nn::all_gather<Tensor>(nn::all_gather<Context>(nn::scatter<Context, 1>(shard))));
   }

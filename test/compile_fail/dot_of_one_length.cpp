@@ -10,7 +10,8 @@ struct Priority : Field<float, 1> {};
 struct Net : nn::Graph<Image> {
   nn::Dense<1> priority;
   constexpr auto operator()(auto image) const {
-    return nn::outputs<Priority>(priority(nn::Flatten{}(nn::dot(nn::reshape<16, 6>(image), nn::reshape<16, 6>(image)))));
+    return nn::outputs<Priority>(
+        priority(nn::Flatten{}(nn::dot(nn::reshape<16, 6>(image), nn::reshape<16, 6>(image)))));
   }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

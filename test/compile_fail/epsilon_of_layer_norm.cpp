@@ -10,8 +10,6 @@ struct Priority : Field<float, 1> {};
 struct Net : nn::Graph<Tags> {
   nn::LayerNormWith<nn::EpsilonPower<12>> norm;
   nn::Dense<1> priority;
-  constexpr auto operator()(auto tags) const {
-    return nn::outputs<Priority>(priority(norm(tags)));
-  }
+  constexpr auto operator()(auto tags) const { return nn::outputs<Priority>(priority(norm(tags))); }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

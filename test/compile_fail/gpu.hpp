@@ -18,8 +18,7 @@ struct Gpu : chorale::Cpu {
 
   static std::vector<Gpu> visible() { return std::vector<Gpu>(1); }
 };
-template <>
-struct chorale::Kernels<Gpu> : chorale::Kernels<chorale::Cpu> {};
+template <> struct chorale::Kernels<Gpu> : chorale::Kernels<chorale::Cpu> {};
 
 /// One that queues its work. Its kernels are those of the host: nothing is linked.
 struct Queue : chorale::Cpu {
@@ -29,8 +28,7 @@ struct Queue : chorale::Cpu {
   static std::vector<Queue> visible() { return std::vector<Queue>(1); }
   bool replays() const { return false; }
 };
-template <>
-struct chorale::Kernels<Queue> : chorale::Kernels<chorale::Cpu> {
+template <> struct chorale::Kernels<Queue> : chorale::Kernels<chorale::Cpu> {
   struct runtime : Kernels<Cpu>::runtime {
     using Kernels<Cpu>::runtime::runtime;
     void synchronize();
@@ -46,8 +44,7 @@ struct chorale::Kernels<Queue> : chorale::Kernels<chorale::Cpu> {
 
   struct Step {
     explicit Step(std::size_t rows);
-    template <class T>
-    T const* fetch(T const* targets, std::size_t, std::size_t = 0) { return targets; }
+    template <class T> T const* fetch(T const* targets, std::size_t, std::size_t = 0) { return targets; }
     Pass tell(Pass pass);
     void begin();
     void begin(Span<float> gradients);
@@ -64,8 +61,7 @@ struct chorale::Kernels<Queue> : chorale::Kernels<chorale::Cpu> {
       float loss_scale;
       bool ahead = false, bad_stays = false;
     };
-    template <class Work>
-    void replay(Kind, Work&& work) { work(); }
+    template <class Work> void replay(Kind, Work&& work) { work(); }
     std::size_t nodes() const;
     std::optional<std::size_t> first_bad() const;
     std::optional<std::size_t> first_bad(std::size_t turn) const;

@@ -6,15 +6,18 @@
 using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::Dense<2>> {};
-auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Grouped{optim::SGD{}, {optim::frozen("dense/*")}});
+auto const model =
+    nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Grouped{optim::SGD{}, {optim::frozen("dense/*")}});
 
 auto connect() { return Live{ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}}; }
 
 void learn(Batch const& batch) {
   auto live   = connect();
   auto copies = live.create(model);
-  live.run([&](auto& replica, auto& copy) {
-    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
-    live.strategy().update(replica, copy, gradients);
-  }, copies);
+  live.run(
+      [&](auto& replica, auto& copy) {
+        auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+        live.strategy().update(replica, copy, gradients);
+      },
+      copies);
 }

@@ -5,15 +5,18 @@
 using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::Dense<2>> {};
-auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Grouped{optim::SGD{}, {optim::frozen("dense/*")}});
+auto const model =
+    nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Grouped{optim::SGD{}, {optim::frozen("dense/*")}});
 
 auto connect() { return Live{MultiWorkerMirroredStrategy{Cluster::local(2)}, RingAllReduce{}, LocalTransport{}}; }
 
 void learn(Batch const& batch) {
   auto live   = connect();
   auto copies = live.create(model);
-  live.run([&](auto& replica, auto& copy) {
-    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
-    live.strategy().update(replica, copy, gradients);
-  }, copies);
+  live.run(
+      [&](auto& replica, auto& copy) {
+        auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+        live.strategy().update(replica, copy, gradients);
+      },
+      copies);
 }

@@ -6,4 +6,6 @@ using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>> {};
 
-auto model() { return nn::compile<Net, nn::Precision<fp16>>(loss::SparseCrossEntropy{}, optim::LossScaled{optim::SGD{}}); }
+auto model() {
+  return nn::compile<Net, nn::Precision<fp16>>(loss::SparseCrossEntropy{}, optim::LossScaled{optim::SGD{}});
+}

@@ -13,8 +13,7 @@ struct Topic : Field<float, 3> {};
 struct First : nn::Layer<First> {
   static constexpr std::string_view name = "first";
   static constexpr bool reads_lengths    = true;
-  template <int T, int C>
-  static constexpr auto output(nn::Of<float, T, C>) { return nn::Of<float, C>{}; }
+  template <int T, int C> static constexpr auto output(nn::Of<float, T, C>) { return nn::Of<float, C>{}; }
   static constexpr std::size_t kept(auto x) { return x.vectors; }
   static void forward(auto&) {}
   static void backward(auto&) {}

@@ -5,8 +5,7 @@
 using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<2>> {};
-template <class Y>
-auto learn() {
+template <class Y> auto learn() {
   auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{});
   auto trainer     = Trainer{model, MirroredStrategy{}, RingAllReduce{}, LocalTransport{}};
   auto const data  = data::from_tensors(std::vector<float>(32), std::vector<Y>(4), 8).batch(2);

@@ -11,8 +11,7 @@ struct Square : nn::Elementwise<Square> {
   static float f(float x) { return x * x; }
   static float df(float x, float) { return 2 * x; }
 };
-template <>
-struct nn::stablehlo::Lowering<Square> {
+template <> struct nn::stablehlo::Lowering<Square> {
   static Value write(Call& at) { return at.x() * at.x(); }
 };
 

@@ -4,14 +4,13 @@
 
 using namespace chorale;
 
-using Points = BasicBatch<float, float>;
+using Points       = BasicBatch<float, float>;
 auto const loss_of = [](auto& step, Points const& batch) {
   step.gradient(0)[0] += 1;
   return static_cast<float>(batch.rows);
 };
 auto const model = custom_model<Points>({{"offset"}}, loss_of, optim::SGD{});
-template <class Data>
-auto outputs(Data const& data) {
+template <class Data> auto outputs(Data const& data) {
   auto trainer = Trainer{model, MirroredStrategy{}, RingAllReduce{}, LocalTransport{}};
   return trainer.predict(data);
 }

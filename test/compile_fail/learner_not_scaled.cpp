@@ -4,7 +4,7 @@
 
 using namespace chorale;
 
-using Points = BasicBatch<float, float>;
+using Points       = BasicBatch<float, float>;
 auto const loss_of = [](auto& step, Points const& batch) {
   step.gradient(0)[0] += 1;
   return static_cast<float>(batch.rows);

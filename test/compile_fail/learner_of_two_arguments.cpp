@@ -4,6 +4,6 @@
 
 using namespace chorale;
 
-using Points = BasicBatch<float, float>;
+using Points       = BasicBatch<float, float>;
 auto const loss_of = [](auto&, Points const& batch) { return static_cast<float>(batch.rows); };
 auto const model   = custom_model<Points>({{"offset"}}, loss_of, optim::SGD{});

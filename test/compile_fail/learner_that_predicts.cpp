@@ -11,8 +11,7 @@ struct Nothing {
   Span<float const> predict(Variables const&, Points const& batch) { return batch.x; }
 };
 auto const model = custom_model<Points>({{"offset"}}, Nothing{}, optim::SGD{});
-template <class Data>
-auto outputs(Data const& data) {
+template <class Data> auto outputs(Data const& data) {
   auto trainer = Trainer{model, MirroredStrategy{}, RingAllReduce{}, LocalTransport{}};
   return trainer.predict(data);
 }

@@ -12,6 +12,4 @@ struct Absolute {
   }
 };
 
-float sum(float const* y, float const* wanted, float* dy) {
-  return loss::sum_of<Cpu>(Absolute{}, 4, 1, y, wanted, dy);
-}
+float sum(float const* y, float const* wanted, float* dy) { return loss::sum_of<Cpu>(Absolute{}, 4, 1, y, wanted, dy); }

@@ -9,6 +9,4 @@ struct Absolute {
   float row(Span<float const> y, Span<float const> wanted) const { return std::abs(y[0] - wanted[0]); }
 };
 
-float sum(float const* y, float const* wanted, float* dy) {
-  return loss::sum_of<Cpu>(Absolute{}, 4, 1, y, wanted, dy);
-}
+float sum(float const* y, float const* wanted, float* dy) { return loss::sum_of<Cpu>(Absolute{}, 4, 1, y, wanted, dy); }

@@ -4,4 +4,7 @@
 
 using namespace chorale;
 
-auto connect() { return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, OwnThread<RingAllReduce>{}, LocalTransport{}}.num_replicas(); }
+auto connect() {
+  return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, OwnThread<RingAllReduce>{}, LocalTransport{}}
+      .num_replicas();
+}

@@ -14,4 +14,4 @@ struct Sure {
   double result(state const& sums) const { return sums[0] / sums[1]; }
 };
 auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}, Sure{});
-auto trained()   { return Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}}; }
+auto trained() { return Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}}; }

@@ -40,8 +40,12 @@ void run() {
 // expect: chorale: a pipeline cuts a network that is derived from nn::Graph
 void run() {
   auto const rows = data::from_tensors(std::vector<float>(16), std::vector<float>(8), 4).batch(4);
-  use(custom_model<BasicBatch<float, float>>({{"slope", {1}}}, [](auto& step, auto const&) {
-    step.gradient(0)[0] += 1;
-    return 0.0F;
-  }, optim::SGD{}), rows);
+  use(custom_model<BasicBatch<float, float>>(
+          {{"slope", {1}}},
+          [](auto& step, auto const&) {
+            step.gradient(0)[0] += 1;
+            return 0.0F;
+          },
+          optim::SGD{}),
+      rows);
 }

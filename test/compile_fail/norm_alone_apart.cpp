@@ -13,8 +13,10 @@ auto connect() { return Live{local_sgd<8>(MirroredStrategy{}), RingAllReduce{}, 
 void learn(Batch const& batch) {
   auto live   = connect();
   auto copies = live.create(model);
-  live.run([&](auto& replica, auto& copy) {
-    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
-    live.strategy().update(replica, copy, gradients);
-  }, copies);
+  live.run(
+      [&](auto& replica, auto& copy) {
+        auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+        live.strategy().update(replica, copy, gradients);
+      },
+      copies);
 }

@@ -4,6 +4,4 @@
 
 using namespace chorale;
 
-double norm(Span<float const> gradients) {
-  return squared_norm(placement::Placed<placement::Mirrored>{gradients});
-}
+double norm(Span<float const> gradients) { return squared_norm(placement::Placed<placement::Mirrored>{gradients}); }

@@ -10,8 +10,6 @@ struct Priority : Field<float, 1> {};
 struct Net : nn::Graph<Image> {
   nn::GroupNorm<3> layer;
   nn::Dense<1> priority;
-  constexpr auto operator()(auto image) const {
-    return nn::outputs<Priority>(priority(nn::Flatten{}(layer(image))));
-  }
+  constexpr auto operator()(auto image) const { return nn::outputs<Priority>(priority(nn::Flatten{}(layer(image)))); }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -9,8 +9,10 @@ struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::BatchNorm<>, nn::Den
 void learn(Batch const& batch) {
   auto live   = Live{ShardedStrategy<Zero::two>{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}};
   auto copies = live.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}));
-  live.run([&](auto& replica, auto& copy) {
-    auto [loss, gradients] = replica.value_and_gradient(copy, batch);
-    live.update(replica, copy, gradients);
-  }, copies);
+  live.run(
+      [&](auto& replica, auto& copy) {
+        auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+        live.update(replica, copy, gradients);
+      },
+      copies);
 }

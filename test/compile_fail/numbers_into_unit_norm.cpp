@@ -9,8 +9,6 @@ struct Priority : Field<float, 1> {};
 
 struct Net : nn::Graph<Tags> {
   nn::Dense<1> priority;
-  constexpr auto operator()(auto tags) const {
-    return nn::outputs<Priority>(priority(nn::UnitNorm{}(tags)));
-  }
+  constexpr auto operator()(auto tags) const { return nn::outputs<Priority>(priority(nn::UnitNorm{}(tags))); }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -10,8 +10,6 @@ struct Priority : Field<float, 1> {};
 struct Net : nn::Graph<Tags> {
   nn::LSTM<8, nn::NoBias> first;
   nn::Dense<1> priority;
-  constexpr auto operator()(auto tags) const {
-    return nn::outputs<Priority>(priority(first(nn::reshape<3, 4>(tags))));
-  }
+  constexpr auto operator()(auto tags) const { return nn::outputs<Priority>(priority(first(nn::reshape<3, 4>(tags)))); }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

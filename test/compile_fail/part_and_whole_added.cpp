@@ -11,7 +11,7 @@ struct Score : Field<float, 4, 6> {};
 
 struct Net : nn::Graph<Image> {
   constexpr auto operator()(auto x) const {
-    auto const part = nn::on_one_rank<Tensor>(x);
+    auto const part  = nn::on_one_rank<Tensor>(x);
     auto const other = nn::replicate<Tensor>(x);
     return nn::outputs<Score>(nn::all_reduce<Tensor>(part + other));
   }

@@ -14,5 +14,6 @@ struct Net : nn::Graph<X> {
 
 auto copy() {
   auto const model = nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{});
-  return nn::Staged<std::remove_const_t<decltype(model)>>::instantiate<OneForwardOneBackward<4>, 2>(model, Cpu::logical(1)[0], 1, 0);
+  return nn::Staged<std::remove_const_t<decltype(model)>>::instantiate<OneForwardOneBackward<4>, 2>(
+      model, Cpu::logical(1)[0], 1, 0);
 }

@@ -6,8 +6,6 @@ using namespace chorale;
 using pipelines::Work;
 
 /// Backward as a whole.
-constexpr pipelines::Entries whole(int) {
-  return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}};
-}
+constexpr pipelines::Entries whole(int) { return {{0, 0, Work::forward, 0}, {1, 0, Work::backward, 0}}; }
 
 int ticks() { return pipelines::Timetable<pipelines::Table<whole, 1>, 1>::ticks; }

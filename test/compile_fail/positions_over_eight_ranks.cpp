@@ -9,6 +9,8 @@ struct Out : Field<float, 12, 24> {};
 using Ranks = Axis<"tensor", 8>;
 struct Net : nn::Graph<In> {
   nn::LayerNorm norm;
-  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::gather_sequence<Ranks>(norm(nn::scatter_sequence<Ranks>(x)))); }
+  constexpr auto operator()(auto x) const {
+    return nn::outputs<Out>(nn::gather_sequence<Ranks>(norm(nn::scatter_sequence<Ranks>(x))));
+  }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -12,5 +12,5 @@ struct Net : nn::Graph<Words> {
   nn::Dense<3> head;
   constexpr auto operator()(auto ids) const { return nn::outputs<Tags>(head(words(ids))); }
 };
-auto model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{});
+auto model                = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{});
 constexpr auto parameters = nn::plan_of<Net>.parameters;

@@ -10,8 +10,6 @@ struct Image : Field<float, 4, 6> {};
 struct Score : Field<float, 4, 6> {};
 
 struct Net : nn::Graph<Image> {
-  constexpr auto operator()(auto x) const {
-    return nn::outputs<Score>(nn::replicate<Tensor>(x));
-  }
+  constexpr auto operator()(auto x) const { return nn::outputs<Score>(nn::replicate<Tensor>(x)); }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

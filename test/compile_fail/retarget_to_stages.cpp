@@ -16,7 +16,7 @@ using Stages = Mesh<Axis<"stage", 2>>;
 void learn() {
   auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{}), MirroredStrategy{Cpu::split(2)},
                          RingAllReduce{}, LocalTransport{}};
-  auto next    = retarget(std::move(trainer), MeshStrategy{Stages{Cpu::split(2)}, pipelined<OneForwardOneBackward<4>>()},
-                          RingAllReduce{}, LocalTransport{});
+  auto next = retarget(std::move(trainer), MeshStrategy{Stages{Cpu::split(2)}, pipelined<OneForwardOneBackward<4>>()},
+                       RingAllReduce{}, LocalTransport{});
   next.stop();
 }

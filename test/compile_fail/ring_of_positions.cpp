@@ -10,6 +10,8 @@ using Ranks = Axis<"tensor", 2>;
 struct Net : nn::Graph<In> {
   nn::Dense<72> look;
   nn::RingHeads<Ranks, 4> attend;
-  constexpr auto operator()(auto x) const { return nn::outputs<Out>(nn::gather_sequence<Ranks>(attend(look(nn::scatter_sequence<Ranks>(x))))); }
+  constexpr auto operator()(auto x) const {
+    return nn::outputs<Out>(nn::gather_sequence<Ranks>(attend(look(nn::scatter_sequence<Ranks>(x)))));
+  }
 };
 constexpr auto parameters = nn::plan_of<Net>.parameters;

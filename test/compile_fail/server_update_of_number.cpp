@@ -4,4 +4,6 @@
 
 using namespace chorale;
 
-auto made() { return parameter_server::known(ServerUpdate{"say", [](ServerValues, int) {}}); }
+auto made() {
+  return parameter_server::known(ServerUpdate{"say", [](ServerValues, int) {}});
+}

@@ -4,4 +4,6 @@
 
 using namespace chorale;
 
-auto made() { return parameter_server::known(ServerUpdate{"say", [](ServerValues, std::string const&) {}}); }
+auto made() {
+  return parameter_server::known(ServerUpdate{"say", [](ServerValues, std::string const&) {}});
+}

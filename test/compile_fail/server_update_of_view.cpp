@@ -6,4 +6,6 @@
 
 using namespace chorale;
 
-auto made() { return parameter_server::known(ServerUpdate{"say", [](ServerValues, std::string_view) {}}); }
+auto made() {
+  return parameter_server::known(ServerUpdate{"say", [](ServerValues, std::string_view) {}});
+}

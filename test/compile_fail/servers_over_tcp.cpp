@@ -6,6 +6,4 @@
 
 using namespace chorale;
 
-auto connect(Cluster const& cluster) {
-  return Live{ParameterServerStrategy{cluster}, RingAllReduce{}, TcpTransport{}};
-}
+auto connect(Cluster const& cluster) { return Live{ParameterServerStrategy{cluster}, RingAllReduce{}, TcpTransport{}}; }

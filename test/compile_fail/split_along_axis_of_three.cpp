@@ -12,6 +12,7 @@ struct Bag : nn::Graph<Words> {
 };
 
 auto create() {
-  auto live = Live{MeshStrategy{Mesh<Axis<"data", 2>, Axis<"tables", 3>>{Cpu::logical(2 * 3)}}, RingAllReduce{}, LocalTransport{}};
+  auto live = Live{MeshStrategy{Mesh<Axis<"data", 2>, Axis<"tables", 3>>{Cpu::logical(2 * 3)}}, RingAllReduce{},
+                   LocalTransport{}};
   return live.create(nn::compile<Bag>(loss::MeanSquaredError{}, optim::SGD{}));
 }

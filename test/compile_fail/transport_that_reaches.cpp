@@ -12,7 +12,7 @@ struct Mailbox {
   struct endpoint {
     using pending = Done;
     Rank rank() const;
-    int  size() const;
+    int size() const;
     Done send(Rank, Tag, ConstBytes);
     Done recv(Rank, Tag, Bytes);
   };

@@ -6,4 +6,6 @@ using namespace chorale;
 
 struct Net : nn::Sequential<nn::Input<8>, nn::Dense<4>, nn::Dense<2>> {};
 
-auto connect() { return Live{ShardedStrategy<Zero::three>{Cpu::logical(2)}, OwnThread<RingAllReduce>{}, LocalTransport{}}; }
+auto connect() {
+  return Live{ShardedStrategy<Zero::three>{Cpu::logical(2)}, OwnThread<RingAllReduce>{}, LocalTransport{}};
+}

@@ -17,13 +17,11 @@ namespace tiny {
 /// The gradients of one bucket: [replica][element].
 using OfReplicas = std::vector<std::vector<float>>;
 
-template <class R>
-class ExactModel;
+template <class R> class ExactModel;
 
 /// Element i is added up by the replica whose share it is: its own gradient as it is, then those of the ranks below it,
 /// downwards and around, each rounded to W. The sum is rounded to W.
-template <class W>
-class ExactModel<Compressed<W>> {
+template <class W> class ExactModel<Compressed<W>> {
  public:
   std::vector<float> sum(OfReplicas const& of) {
     auto const replicas = static_cast<int>(of.size());
@@ -45,8 +43,7 @@ class ExactModel<Compressed<W>> {
 
 /// Each replica adds its gradient to what it has not sent so far, sends the PerMille / 1000 largest elements by size,
 /// the earlier one first where two are equal, and keeps the others.
-template <int PerMille>
-class ExactModel<TopK<PerMille>> {
+template <int PerMille> class ExactModel<TopK<PerMille>> {
  public:
   std::vector<float> sum(OfReplicas const& of) {
     auto const n = of[0].size();
@@ -73,8 +70,7 @@ class ExactModel<TopK<PerMille>> {
 
 /// The values of all variables after one pass over `data` on these devices, where the sums of gradients in each step
 /// are those of ExactModel<R>. Nothing is sent.
-template <class R>
-std::vector<float> values_by_model(std::vector<Cpu> const& devices, Batches<int> const& data) {
+template <class R> std::vector<float> values_by_model(std::vector<Cpu> const& devices, Batches<int> const& data) {
   static_assert(Small::plan.buckets == 1, "the models above are of one bucket");
   auto live   = Live{MirroredStrategy{devices}, RingAllReduce{}, LocalTransport{}};
   auto copies = live.create(learner(), 7);
@@ -88,7 +84,7 @@ std::vector<float> values_by_model(std::vector<Cpu> const& devices, Batches<int>
       of.emplace_back(body.begin(), body.end());
       rows += copy.gradients().rows();
     }
-    auto const sums = of.size() == 1 ? of[0] : model.sum(of);              // alone, nothing travels
+    auto const sums = of.size() == 1 ? of[0] : model.sum(of);  // alone, nothing travels
     for (auto& copy : copies) {
       auto gradients = copy.gradients();
       std::ranges::copy(sums, gradients.body().begin());

@@ -25,8 +25,7 @@ using namespace chorale;
 /// alike   replicas have the same rows, each in its half of a batch: those that learn apart come to what one device
 ///         learns only then
 /// near    numbers are of other kernels than those of Cpu
-template <class R = Reproducible<8>, bool alike = false, bool near = false>
-struct Of {
+template <class R = Reproducible<8>, bool alike = false, bool near = false> struct Of {
   static constexpr bool same_rows = alike, is_near = near;
   static R reduce() { return {}; }
 };
@@ -69,7 +68,7 @@ struct bounded : Of<> {
 struct backup : Of<RingAllReduce> {
   static auto make() { return ParameterServerStrategy{Cluster::local(2, 2), BackupWorkers<0>{}}; }
 };
-struct asynchronous : Of<RingAllReduce> {              // of one worker, so that it is of one result
+struct asynchronous : Of<RingAllReduce> {  // of one worker, so that it is of one result
   static auto make() { return ParameterServerStrategy{Cluster::local(1, 2), Asynchronous{}}; }
 };
 struct zero_one : Of<> {

@@ -11,7 +11,7 @@
 namespace chorale::test::features {
 
 struct Column {
-  std::string_view name;                                                   // in namespace columns
+  std::string_view name;  // in namespace columns
   std::string_view text;
 };
 inline constexpr auto columns = std::array{
@@ -38,12 +38,12 @@ inline constexpr auto columns = std::array{
 };
 
 struct Row {
-  std::string_view name;                                                   // in namespace features
+  std::string_view name;  // in namespace features
   std::string_view text;
-  std::string_view cells;                                                  // "=": the same bits, "~": but for rounding,
-};                                                                         // "3": refused by the compiler with sentence
-                                                                           // 3; "3t": by an exception, if what is wrong
-constexpr auto thrown = 't';                                               // is known when the program runs
+  std::string_view cells;  // "=": the same bits, "~": but for rounding,
+};  // "3": refused by the compiler with sentence
+    // 3; "3t": by an exception, if what is wrong
+constexpr auto thrown = 't';  // is known when the program runs
 
 inline constexpr auto rows = std::array{
     Row{"fit", "`fit`", "= ~ = = ~ ~ = = ~ ~ = = = = = = = ~ ~ ~"},

@@ -85,14 +85,12 @@ inline FitOptions options(int epochs = 1) { return {.epochs = epochs, .show = Sh
 inline optim::SGD rule() { return {.learning_rate = 0.05F, .momentum = 0.5F}; }
 
 /// Makes the trainer of a model under a strategy.
-template <class S, class M>
-auto trainer_of(M const& model) {
+template <class S, class M> auto trainer_of(M const& model) {
   return [model] { return Trainer{model, S::make(), S::reduce(), LocalTransport{}, 7}; };
 }
 
 /// A column under another reduction.
-template <class S, class R>
-struct By : S {
+template <class S, class R> struct By : S {
   static R reduce() { return {}; }
 };
 
@@ -109,28 +107,23 @@ inline Learned all_of(AnyTrainer trainer, bool predicts = true) {
 struct Net : nn::Graph<Numbers> {
   nn::Dense<8> first{"first"}, second{"second"};
   nn::Dense<3> last{"last"};
-  constexpr auto operator()(auto x) const {
-    return nn::outputs<Kind>(last(nn::Tanh{}(second(nn::Tanh{}(first(x))))));
-  }
+  constexpr auto operator()(auto x) const { return nn::outputs<Kind>(last(nn::Tanh{}(second(nn::Tanh{}(first(x)))))); }
 };
 inline auto net(optim::SGD const& by = rule()) {
   return nn::compile<Net>(loss::SparseCrossEntropy{}, by, metric::Accuracy{});
 }
-template <class S>
-AnyTrainer of_net(Data const& data, optim::SGD const& by = rule()) {
+template <class S> AnyTrainer of_net(Data const& data, optim::SGD const& by = rule()) {
   return {trainer_of<S>(net(by)), data.fields()};
 }
 
 struct fit {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto trainer = of_net<S>(data);
     return chorale::test::fitted(trainer, options());
   }
 };
 struct evaluate {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto trainer = of_net<S>(data);
     auto all     = Learned{};
     chorale::test::add(all.scores, trainer.evaluate());
@@ -140,34 +133,30 @@ struct evaluate {
   }
 };
 struct predict {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto trainer = of_net<S>(data);
     trainer.fit(options());
     return {.outputs = trainer.predict().values};
   }
 };
-struct accumulate {                                                         // which does not go with Reproducible
-  template <class S>
-  static Learned learn(Data const& data) {
-    auto trainer = of_net<By<S, RingAllReduce>>(data);
-    auto two     = options(2);
-    two.accumulate = 2;                                                    // and one batch at the end of an epoch
+struct accumulate {  // which does not go with Reproducible
+  template <class S> static Learned learn(Data const& data) {
+    auto trainer   = of_net<By<S, RingAllReduce>>(data);
+    auto two       = options(2);
+    two.accumulate = 2;  // and one batch at the end of an epoch
     return chorale::test::fitted(trainer, two);
   }
 };
 struct steps_per_epoch {
-  template <class S>
-  static Learned learn(Data const& data) {
-    auto trainer = of_net<S>(data);
-    auto two     = options(2);
+  template <class S> static Learned learn(Data const& data) {
+    auto trainer        = of_net<S>(data);
+    auto two            = options(2);
     two.steps_per_epoch = 3;
     return chorale::test::fitted(trainer, two);
   }
 };
 struct clip {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto by            = rule();
     by.global_clipnorm = 0.05F;
     auto trainer       = of_net<S>(data, by);
@@ -175,8 +164,7 @@ struct clip {
   }
 };
 struct schedule {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto by          = rule();
     by.learning_rate = optim::LinearWarmup{0, 0.2F, 4};
     auto trainer     = of_net<S>(data, by);
@@ -184,23 +172,22 @@ struct schedule {
   }
 };
 struct set_rate {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto trainer = AnyTrainer{trainer_of<S>(net()), data.fields(), [](auto& of) { of.set_learning_rate(0.01F); }};
     return chorale::test::fitted(trainer, options());
   }
 };
 struct callbacks {
-  template <class S>
-  static Learned learn(Data const& data) {
-    auto trainer = of_net<S>(data);
-    auto all     = Learned{};
-    auto steps   = std::vector<double>{};
-    auto const watch = Watch{.on_step  = [&](StepEnd const& end) { steps.push_back(static_cast<double>(end.step)); },
-                             .on_epoch = [&](int epoch, Epoch& done) {
-                               done.validation = trainer.evaluate();
-                               if (epoch == 1) trainer.stop();
-                             }};
+  template <class S> static Learned learn(Data const& data) {
+    auto trainer       = of_net<S>(data);
+    auto all           = Learned{};
+    auto steps         = std::vector<double>{};
+    auto const watch   = Watch{.on_step = [&](StepEnd const& end) { steps.push_back(static_cast<double>(end.step)); },
+                               .on_epoch =
+                                 [&](int epoch, Epoch& done) {
+                                   done.validation = trainer.evaluate();
+                                   if (epoch == 1) trainer.stop();
+                                 }};
     auto const history = trainer.fit(options(5), watch);
     for (auto const& epoch : history) {
       chorale::test::add(all.scores, epoch.scores);
@@ -212,8 +199,7 @@ struct callbacks {
   }
 };
 struct early_stopping {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto trainer = trainer_of<S>(net())();
     auto early   = EarlyStopping{.min_delta = 10};
     auto all     = Learned{};
@@ -225,10 +211,9 @@ struct early_stopping {
   }
 };
 struct resume {
-  template <class S>
-  static Learned learn(Data const& data) {
-    auto const folder = Folder{};
-    auto saving       = options(1);
+  template <class S> static Learned learn(Data const& data) {
+    auto const folder  = Folder{};
+    auto saving        = options(1);
     saving.checkpoints = {.folder = folder.path, .log = {}};
     of_net<S>(data).fit(saving);
     saving.epochs = 2;
@@ -241,10 +226,9 @@ struct resume {
 };
 /// A checkpoint of one device goes on under the strategy.
 struct resume_of_one {
-  template <class S>
-  static Learned learn(Data const& data) {
-    auto const folder = Folder{};
-    auto saving       = options(1);
+  template <class S> static Learned learn(Data const& data) {
+    auto const folder  = Folder{};
+    auto saving        = options(1);
     saving.checkpoints = {.folder = folder.path, .log = {}};
     of_net<columns::one_device>(data).fit(saving);
     saving.epochs = 2;
@@ -254,8 +238,7 @@ struct resume_of_one {
   }
 };
 struct weights {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto const folder = Folder{};
     auto one          = of_net<S>(data);
     one.fit(options());
@@ -266,10 +249,9 @@ struct weights {
   }
 };
 struct load_checkpoint {
-  template <class S>
-  static Learned learn(Data const& data) {
-    auto const folder = Folder{};
-    auto saving       = options(1);
+  template <class S> static Learned learn(Data const& data) {
+    auto const folder  = Folder{};
+    auto saving        = options(1);
     saving.checkpoints = {.folder = folder.path, .log = {}};
     of_net<S>(data).fit(saving);
     auto trainer = AnyTrainer{trainer_of<S>(net()), data.fields(),
@@ -278,8 +260,7 @@ struct load_checkpoint {
   }
 };
 struct retargeted {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto first = trainer_of<S>(net())();
     first.fit(data.fields(), options(1), Watch{});
     auto const to_one = [&] {
@@ -292,8 +273,7 @@ struct retargeted {
   }
 };
 struct online {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto all     = Learned{};
     auto trainer = AnyTrainer{trainer_of<S>(net()), data.fields(), [&](auto& of) { train(of, data, all); }};
     all.values   = chorale::test::values_of(trainer);
@@ -320,17 +300,18 @@ void add_values(Learned& all, auto& copies) {
 }
 
 struct own_loop {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto live   = Live{S::make(), S::reduce(), LocalTransport{}};
     auto copies = live.create(net(), 7);
     auto all    = Learned{};
     for (auto& batch : live.distribute(data.fields())) {
-      PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy, auto& share) {
-        auto [loss, gradients] = replica.value_and_gradient(copy, share);
-        live.update(replica, copy, gradients);
-        return loss;
-      }, copies, batch);
+      PerReplica<Sum<float>> losses = live.run(
+          [&](auto& replica, auto& copy, auto& share) {
+            auto [loss, gradients] = replica.value_and_gradient(copy, share);
+            live.update(replica, copy, gradients);
+            return loss;
+          },
+          copies, batch);
       all.scores.push_back(live.reduce(losses).mean());
     }
     live.finish(copies);
@@ -340,20 +321,21 @@ struct own_loop {
 };
 /// Two models in one step, of which the second learns what the first one gives.
 struct two_models {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto live    = Live{S::make(), S::reduce(), LocalTransport{}};
     auto firsts  = live.create(net(), 7);
     auto seconds = live.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}), 8);
     auto all     = Learned{};
     for (auto& batch : live.distribute(data.fields())) {
-      PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& first, auto& second, auto& share) {
-        auto [a, of_first] = replica.value_and_gradient(first, share);
-        live.update(replica, first, of_first);
-        auto [b, of_second] = replica.value_and_gradient(second, share);
-        live.update(replica, second, of_second);
-        return b;
-      }, firsts, seconds, batch);
+      PerReplica<Sum<float>> losses = live.run(
+          [&](auto& replica, auto& first, auto& second, auto& share) {
+            auto [a, of_first] = replica.value_and_gradient(first, share);
+            live.update(replica, first, of_first);
+            auto [b, of_second] = replica.value_and_gradient(second, share);
+            live.update(replica, second, of_second);
+            return b;
+          },
+          firsts, seconds, batch);
       all.scores.push_back(live.reduce(losses).mean());
     }
     live.finish(firsts);
@@ -368,72 +350,63 @@ struct two_models {
 struct Chain : nn::Sequential<nn::Input<6>, nn::Dense<8>, nn::Tanh, nn::Dense<8>, nn::Tanh, nn::Dense<3>> {};
 
 struct sequential {
-  template <class S>
-  static Learned learn(Data const& data) {
-    return all_of({trainer_of<S>(nn::compile<Chain>(loss::SparseCrossEntropy{}, rule(), metric::Accuracy{})),
-                   data.tensors()});
+  template <class S> static Learned learn(Data const& data) {
+    return all_of(
+        {trainer_of<S>(nn::compile<Chain>(loss::SparseCrossEntropy{}, rule(), metric::Accuracy{})), data.tensors()});
   }
 };
 struct in_bf16 {
   static constexpr bool in_halves = true;
 
-  template <class S>
-  static Learned learn(Data const& data) {
-    return all_of({trainer_of<S>(nn::compile<Chain, nn::Precision<bf16>>(loss::SparseCrossEntropy{}, rule())),
-                   data.tensors()});
+  template <class S> static Learned learn(Data const& data) {
+    return all_of(
+        {trainer_of<S>(nn::compile<Chain, nn::Precision<bf16>>(loss::SparseCrossEntropy{}, rule())), data.tensors()});
   }
 };
 struct loss_scaled {
   static constexpr bool in_halves = true;
 
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     return all_of({trainer_of<S>(nn::compile<Chain, nn::Precision<fp16>>(loss::SparseCrossEntropy{},
                                                                          optim::LossScaled{rule(), 1'024, 2})),
                    data.tensors()});
   }
 };
-template <class S, class O>
-Learned learned_by(Data const& data, O const& optimizer) {
+template <class S, class O> Learned learned_by(Data const& data, O const& optimizer) {
   return all_of({trainer_of<S>(nn::compile<Net>(loss::SparseCrossEntropy{}, optimizer)), data.fields()});
 }
 struct adam {
-  template <class S>
-  static Learned learn(Data const& data) { return learned_by<S>(data, optim::Adam{.global_clipnorm = 0.5F}); }
+  template <class S> static Learned learn(Data const& data) {
+    return learned_by<S>(data, optim::Adam{.global_clipnorm = 0.5F});
+  }
 };
 struct grouped {
-  template <class S>
-  static Learned learn(Data const& data) {
-    return learned_by<S>(data, optim::Grouped{rule(), {optim::frozen("second/*"),
-                                                       {.names = "*/bias", .learning_rate = 0.5F}}});
+  template <class S> static Learned learn(Data const& data) {
+    return learned_by<S>(
+        data, optim::Grouped{rule(), {optim::frozen("second/*"), {.names = "*/bias", .learning_rate = 0.5F}}});
   }
 };
 struct averaged {
-  template <class S>
-  static Learned learn(Data const& data) {
-    return all_of({trainer_of<S>(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Averaged{rule(), 0.9F})),
-                   data.fields()});
+  template <class S> static Learned learn(Data const& data) {
+    return all_of(
+        {trainer_of<S>(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Averaged{rule(), 0.9F})), data.fields()});
   }
 };
-template <class Norm>
-struct Normed : nn::Graph<Numbers> {
+template <class Norm> struct Normed : nn::Graph<Numbers> {
   nn::Dense<8> first{"first"};
   Norm norm{"norm"};
   nn::Dense<3> last{"last"};
   constexpr auto operator()(auto x) const { return nn::outputs<Kind>(last(nn::Tanh{}(norm(first(x))))); }
 };
-template <class S, class N>
-Learned learned_of(Data const& data) {
+template <class S, class N> Learned learned_of(Data const& data) {
   return all_of({trainer_of<S>(nn::compile<N>(loss::SparseCrossEntropy{}, rule())), data.fields()});
 }
 struct batch_norm {
-  static constexpr bool same_rows = true;                                  // where replicas look at their own rows
-  template <class S>
-  static Learned learn(Data const& data) { return learned_of<S, Normed<nn::BatchNorm<>>>(data); }
+  static constexpr bool same_rows = true;  // where replicas look at their own rows
+  template <class S> static Learned learn(Data const& data) { return learned_of<S, Normed<nn::BatchNorm<>>>(data); }
 };
-struct sync_batch_norm {                                                    // which does not go with Reproducible
-  template <class S>
-  static Learned learn(Data const& data) {
+struct sync_batch_norm {  // which does not go with Reproducible
+  template <class S> static Learned learn(Data const& data) {
     return learned_of<By<S, RingAllReduce>, Normed<nn::SyncBatchNorm<>>>(data);
   }
 };
@@ -443,8 +416,7 @@ struct WithDropout : nn::Graph<Numbers> {
   constexpr auto operator()(auto x) const { return nn::outputs<Kind>(last(nn::Dropout<30>{}(nn::Tanh{}(first(x))))); }
 };
 struct dropout {
-  template <class S>
-  static Learned learn(Data const& data) { return learned_of<S, WithDropout>(data); }
+  template <class S> static Learned learn(Data const& data) { return learned_of<S, WithDropout>(data); }
 };
 struct WithRecompute : nn::Graph<Numbers> {
   nn::Recompute<nn::Block<nn::Dense<8>, nn::Tanh>> first;
@@ -452,8 +424,7 @@ struct WithRecompute : nn::Graph<Numbers> {
   constexpr auto operator()(auto x) const { return nn::outputs<Kind>(last(first(x))); }
 };
 struct recompute {
-  template <class S>
-  static Learned learn(Data const& data) { return learned_of<S, WithRecompute>(data); }
+  template <class S> static Learned learn(Data const& data) { return learned_of<S, WithRecompute>(data); }
 };
 struct TwoOutputs : nn::Graph<Numbers> {
   nn::Dense<8> first{"first"};
@@ -465,34 +436,29 @@ struct TwoOutputs : nn::Graph<Numbers> {
   }
 };
 struct outputs {
-  template <class S>
-  static Learned learn(Data const& data) {
-    return all_of({trainer_of<S>(nn::compile<TwoOutputs>(nn::of<Kind>(loss::SparseCrossEntropy{}) +
-                                                             0.5F * nn::of<Amount>(loss::MeanSquaredError{}),
-                                                         rule(), nn::of<Kind>(metric::Accuracy{}))),
-                   data::from_fields<Numbers, Kind, Amount>(data.numbers, data.kinds, data.amounts)
-                       .batch(Data::batch)});
+  template <class S> static Learned learn(Data const& data) {
+    return all_of(
+        {trainer_of<S>(nn::compile<TwoOutputs>(
+             nn::of<Kind>(loss::SparseCrossEntropy{}) + 0.5F * nn::of<Amount>(loss::MeanSquaredError{}), rule(),
+             nn::of<Kind>(metric::Accuracy{}))),
+         data::from_fields<Numbers, Kind, Amount>(data.numbers, data.kinds, data.amounts).batch(Data::batch)});
   }
 };
 struct row_weights {
-  template <class S>
-  static Learned learn(Data const& data) {
-    return all_of({trainer_of<S>(nn::compile<Net>(nn::of<Kind>(loss::SparseCrossEntropy{}).weighted_by(Importance{}),
-                                                  rule())),
-                   data::from_fields<Numbers, Kind, Importance>(data.numbers, data.kinds, data.importance)
-                       .batch(Data::batch)});
+  template <class S> static Learned learn(Data const& data) {
+    return all_of(
+        {trainer_of<S>(nn::compile<Net>(nn::of<Kind>(loss::SparseCrossEntropy{}).weighted_by(Importance{}), rule())),
+         data::from_fields<Numbers, Kind, Importance>(data.numbers, data.kinds, data.importance).batch(Data::batch)});
   }
 };
 struct class_weights {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     return all_of({trainer_of<S>(nn::compile<Net>(loss::Weighted{loss::SparseCrossEntropy{}, {1, 2, 5}}, rule())),
                    data.fields()});
   }
 };
 struct state_metric {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     return all_of({trainer_of<S>(nn::compile<Net>(loss::SparseCrossEntropy{}, rule(), metric::ConfusionMatrix<3>{})),
                    data.fields()});
   }
@@ -503,8 +469,7 @@ struct Reader : nn::Graph<Words> {
   constexpr auto operator()(auto x) const { return nn::outputs<Kind>(last(nn::GlobalAveragePool1D{}(words(x)))); }
 };
 struct ragged {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     return all_of({trainer_of<S>(nn::compile<Reader>(loss::SparseCrossEntropy{}, rule())),
                    data::from_fields<Words, Kind>(data.words, data.kinds).batch(Data::batch)});
   }
@@ -515,21 +480,19 @@ struct Tagger : nn::Graph<Words> {
   constexpr auto operator()(auto x) const { return nn::outputs<Tags>(last(words(x))); }
 };
 struct per_position {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     return all_of({trainer_of<S>(nn::compile<Tagger>(loss::per_position(loss::SparseCrossEntropy{}), rule())),
-                   data::from_fields<Words, Tags>(data.words, data.tags).batch(Data::batch)}, false);
+                   data::from_fields<Words, Tags>(data.words, data.tags).batch(Data::batch)},
+                  false);
   }
 };
-template <class Table>
-struct WithTable : nn::Graph<Ids> {
+template <class Table> struct WithTable : nn::Graph<Ids> {
   Table table{"table"};
   nn::Dense<8> second{"second"};
   nn::Dense<3> last{"last"};
   constexpr auto operator()(auto ids) const { return nn::outputs<Kind>(last(nn::Tanh{}(second(table(ids))))); }
 };
-template <class S, class Table>
-Learned learned_of_table(Data const& data) {
+template <class S, class Table> Learned learned_of_table(Data const& data) {
   auto const of    = data::from_fields<Ids, Kind>(data.ids, data.kinds).batch(Data::batch);
   auto const model = [](auto const* table) {
     return nn::compile<WithTable<std::remove_cvref_t<decltype(*table)>>>(loss::SparseCrossEntropy{}, rule());
@@ -537,12 +500,12 @@ Learned learned_of_table(Data const& data) {
   return all_of({trainer_of<S>(model(static_cast<Table const*>(nullptr))), of});
 }
 struct table {
-  template <class S>
-  static Learned learn(Data const& data) { return learned_of_table<S, nn::EmbeddingBag<9, 6>>(data); }
+  template <class S> static Learned learn(Data const& data) {
+    return learned_of_table<S, nn::EmbeddingBag<9, 6>>(data);
+  }
 };
 struct dense_table {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     return learned_of_table<S, nn::EmbeddingBag<9, 6, nn::Bag::mean, nn::DenseGradient>>(data);
   }
 };
@@ -559,35 +522,31 @@ Learned learned_in_parts(From const& from) {
   };
   if constexpr (std::is_same_v<decltype(S::make()), OneDeviceStrategy<>>) return learn({trainer_of<S>(whole), from});
   else
-    return learn({trainer_of<S>(nn::compile<N<A<std::integral_constant<int, 2>>>>(loss::SparseCrossEntropy{}, rule())),
-                  from});
+    return learn(
+        {trainer_of<S>(nn::compile<N<A<std::integral_constant<int, 2>>>>(loss::SparseCrossEntropy{}, rule())), from});
 }
-template <class Parts>
-using TensorAxis = Axis<"tensor", Parts::value>;
-template <class Parts>
-using DataAxis = Axis<"data", Parts::value>;
+template <class Parts> using TensorAxis = Axis<"tensor", Parts::value>;
+template <class Parts> using DataAxis   = Axis<"data", Parts::value>;
 
-template <class A>
-struct Split : nn::Graph<Numbers> {
+template <class A> struct Split : nn::Graph<Numbers> {
   nn::ColumnDense<A, 8> first{"first"};
   nn::RowDense<A, 6> second{"second"};
   nn::Dense<3> last{"last"};
   constexpr auto operator()(auto x) const { return nn::outputs<Kind>(last(second(nn::Tanh{}(first(x))))); }
 };
 struct split {
-  template <class S>
-  static Learned learn(Data const& data) { return learned_in_parts<S, Split, TensorAxis>(data.fields()); }
+  template <class S> static Learned learn(Data const& data) {
+    return learned_in_parts<S, Split, TensorAxis>(data.fields());
+  }
 };
-template <class A>
-struct Dealt : nn::Graph<Ids> {
+template <class A> struct Dealt : nn::Graph<Ids> {
   nn::ShardedEmbeddingBag<A, 9, 6> table{"table"};
   nn::Dense<8> second{"second"};
   nn::Dense<3> last{"last"};
   constexpr auto operator()(auto ids) const { return nn::outputs<Kind>(last(nn::Tanh{}(second(table(ids))))); }
 };
 struct dealt {
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     return learned_in_parts<S, Dealt, DataAxis>(data::from_fields<Ids, Kind>(data.ids, data.kinds).batch(Data::batch));
   }
 };
@@ -602,7 +561,7 @@ struct custom {
       auto loss = 0.0F;
       for (std::size_t r = 0; r < batch.rows; ++r) {
         auto const* const x = batch.x.data() + 6 * r;
-        auto const e = step.value(0)[0] * x[0] + step.value(1)[0] - static_cast<float>(batch.y[r]);
+        auto const e        = step.value(0)[0] * x[0] + step.value(1)[0] - static_cast<float>(batch.y[r]);
         loss += e * e;
         step.gradient(0)[0] += 2 * e * x[0];
         step.gradient(1)[0] += 2 * e;
@@ -611,13 +570,11 @@ struct custom {
     }
     Span<float const> predict(Variables const& at, BasicBatch<float, int> const& batch) {
       out.resize(batch.rows);
-      for (std::size_t r = 0; r < batch.rows; ++r)
-        out[r] = at[0].value[0] * batch.x[6 * r] + at[1].value[0];
+      for (std::size_t r = 0; r < batch.rows; ++r) out[r] = at[0].value[0] * batch.x[6 * r] + at[1].value[0];
       return out;
     }
   };
-  template <class S>
-  static Learned learn(Data const& data) {
+  template <class S> static Learned learn(Data const& data) {
     auto const model = custom_model<BasicBatch<float, int>>({{"slope", {1}}, {"offset", {1}}}, Line{}, rule());
     return all_of({trainer_of<S>(model), data.tensors()});
   }

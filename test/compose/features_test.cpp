@@ -14,9 +14,11 @@
 #include <utility>
 
 #ifndef FEATURES_ELSEWHERE
+// clang-format off
 #define ON_NET(column)                                                                                             \
   CELL(fit, column) CELL(evaluate, column) CELL(predict, column) CELL(steps_per_epoch, column) CELL(clip, column) \
   CELL(schedule, column) CELL(callbacks, column) CELL(resume, column) CELL(weights, column)
+// clang-format on
 
 namespace {
 ON_NET(one_device)
@@ -45,12 +47,12 @@ TEST_CASE("a feature under a strategy ends with what one device does", "[compose
       CHECK_THROWS_WITH(cell.learn(data), Catch::Contains(std::string{sentence_of(mark)}));
       continue;
     }
-    auto const key  = std::pair{feature + one_name, cell.same_rows};
+    auto const key = std::pair{feature + one_name, cell.same_rows};
     try {
       if (!of_one.contains(key)) of_one[key] = features::cells().at({feature, one_name}).learn(data);
       auto one       = of_one.at(key);
       auto const got = cell.learn(data);
-      if (got.values.empty()) one.values.clear();                          // a loop where copies have shards or stages
+      if (got.values.empty()) one.values.clear();  // a loop where copies have shards or stages
       CHECK(got.values.size() + got.scores.size() + got.outputs.size() > 4);
       auto const apart = chorale::test::difference(got, one);
       INFO("the table says \"" << mark << "\", and the largest difference is " << apart);
@@ -59,9 +61,7 @@ TEST_CASE("a feature under a strategy ends with what one device does", "[compose
       else if (mark == "~" || mark.empty()) CHECK(apart < cell.rounding);
       else FAIL_CHECK("the table does not say that they are equal");
       ++equal;
-    } catch (std::exception const& error) {
-      FAIL_CHECK(error.what());
-    }
+    } catch (std::exception const& error) { FAIL_CHECK(error.what()); }
   }
   std::cout << equal << " cells trained\n";
 }

@@ -32,8 +32,7 @@ using S                = decltype(strategies::STRATEGY::make());
 /// Under R over T: trains as promised, where the front door lets it.
 ///
 /// returns   1 when it does, else 0
-template <class R, class T>
-int check(std::string_view name, T transport = {}) {
+template <class R, class T> int check(std::string_view name, T transport = {}) {
   INFO(name << ": " << __PRETTY_FUNCTION__);
   if constexpr (detail::fit_together<S, R, T>) {
     static auto const data     = tiny::uneven();
@@ -47,7 +46,7 @@ int check(std::string_view name, T transport = {}) {
     auto const values = tiny::values_of(trainer);
     if constexpr (promise == Promise::learns) {
       CHECK(history.back().scores.loss() < history.front().scores.loss());
-    } else if constexpr (requires { typename R::exact; }) {                // it rounds, or leaves out: as written down
+    } else if constexpr (requires { typename R::exact; }) {  // it rounds, or leaves out: as written down
       auto const devices = strategies::STRATEGY::make().local_devices();
       CHECK(values == tiny::values_by_model<R>(devices, data));
       if (devices.size() > 1) CHECK(tiny::difference(values, expected) > 1e-5);  // and it does
@@ -60,8 +59,7 @@ int check(std::string_view name, T transport = {}) {
   }
 }
 
-template <class T, class... R>
-int check_each(std::string_view name, T const& transport = {}) {
+template <class T, class... R> int check_each(std::string_view name, T const& transport = {}) {
   return (check<R>(name, transport) + ...);
 }
 
@@ -77,12 +75,12 @@ TEST_CASE(NAMED(STRATEGY, "every reduce that fits trains the model over the othe
   CHECK(check_each<TcpTransport, RingAllReduce, DirectAllReduce>("TCP") == 1);  // no memory of peers
   if constexpr (!HasServers<S> && !std::is_same_v<S, OneDeviceStrategy<>>)
     CHECK(check_each<Layered<LocalTransport, LocalTransport>, RingAllReduce, HierarchicalAllReduce<>>(
-              "layered", Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2}) == (shards_optimizer<S> ? 1 : 2));
+              "layered", Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2}) ==
+          (shards_optimizer<S> ? 1 : 2));
 }
 
 /// The loop of examples/03_custom_loop, with this as the end of a step.
-template <class End>
-void check_loop(int epochs, End const& end_step) {
+template <class End> void check_loop(int epochs, End const& end_step) {
   static auto const data     = tiny::uneven();
   static auto const expected = tiny::reference(data);
   auto const model           = tiny::learner();
@@ -92,12 +90,15 @@ void check_loop(int epochs, End const& end_step) {
   for (int epoch = 0; epoch < epochs; ++epoch) {
     auto loss = Sum<float>{};
     for (auto& batch : live.distribute(data, epoch)) {
-      PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy, auto& share) {
-        if (replica.num_replicas() != live.num_replicas()) throw Error{"a step counts other replicas than the job has"};
-        auto [sum, gradients] = replica.value_and_gradient(copy, share);
-        end_step(live, replica, copy, gradients);
-        return sum;
-      }, copies, batch);
+      PerReplica<Sum<float>> losses = live.run(
+          [&](auto& replica, auto& copy, auto& share) {
+            if (replica.num_replicas() != live.num_replicas())
+              throw Error{"a step counts other replicas than the job has"};
+            auto [sum, gradients] = replica.value_and_gradient(copy, share);
+            end_step(live, replica, copy, gradients);
+            return sum;
+          },
+          copies, batch);
       loss += live.reduce(losses);
     }
     live.finish(copies);
@@ -107,11 +108,13 @@ void check_loop(int epochs, End const& end_step) {
   for (auto const& copy : copies) CHECK(copy.hash() == copies[0].hash());
   auto totals = Totals{};
   for (auto& batch : live.distribute(data))
-    totals += live.reduce(live.run([](auto&, auto& copy, auto& share) {
-      auto sums = std::array<float, plan::header>{};
-      copy.evaluate(share, sums);
-      return Totals{} += sums;
-    }, copies, batch));
+    totals += live.reduce(live.run(
+        [](auto&, auto& copy, auto& share) {
+          auto sums = std::array<float, plan::header>{};
+          copy.evaluate(share, sums);
+          return Totals{} += sums;
+        },
+        copies, batch));
   CHECK(StepHeader{totals.sums}.rows() == 279);
   auto ranks = std::vector<Rank>{};
   for (Rank rank = 0; rank < live.num_replicas(); ++rank) ranks.push_back(rank);
@@ -122,10 +125,9 @@ void check_loop(int epochs, End const& end_step) {
 }
 
 TEST_CASE(NAMED(STRATEGY, "a loop of one's own learns what the strategy promises"), "[compose]") {
-  check_loop(promise == Promise::equal ? 1 : 4, [](auto& live, auto& replica, auto& copy, auto& gradients) {
-    live.update(replica, copy, gradients);
-  });
-  if constexpr (!HasServers<S> && !shards_optimizer<S>)                    // where this does not compile
+  check_loop(promise == Promise::equal ? 1 : 4,
+             [](auto& live, auto& replica, auto& copy, auto& gradients) { live.update(replica, copy, gradients); });
+  if constexpr (!HasServers<S> && !shards_optimizer<S>)  // where this does not compile
     check_loop(1, [](auto&, auto& replica, auto& copy, auto& gradients) {
       replica.all_reduce(gradients);
       copy.optimizer.apply(copy.net.variables(), gradients);

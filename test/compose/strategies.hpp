@@ -11,7 +11,7 @@ namespace strategies {
 
 using namespace chorale;
 
-enum class Promise { equal, learns };          // what one replica with the whole batch has; or only a smaller loss
+enum class Promise { equal, learns };  // what one replica with the whole batch has; or only a smaller loss
 
 /// How many of the reduces that matrix_test.cpp tries over threads the front door lets through: all but the
 /// hierarchical one, which needs layers; those that give plain sums; those, and the one of shards; and those that have
@@ -19,42 +19,42 @@ enum class Promise { equal, learns };          // what one replica with the whol
 constexpr int all_but_layered = 10, sums_only = 6, sums_and_shards = 7, halves = 3;
 
 struct one_device {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = all_but_layered;
   static auto make() { return OneDeviceStrategy{Cpu::logical(1)[0]}; }
 };
 struct mirrored {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = all_but_layered;
   static auto make() { return MirroredStrategy{Cpu::logical(2)}; }
 };
 struct central_storage {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = all_but_layered;
   static auto make() { return CentralStorageStrategy{Cpu::logical(2)}; }
 };
 struct multi_worker_mirrored {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = all_but_layered;
   static auto make() { return MultiWorkerMirroredStrategy{Cluster::local(2), Cpu::logical(2)}; }
 };
 struct sharded {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = halves;
   static auto make() { return ShardedStrategy<Zero::one>{Cpu::logical(4)}; }
 };
 struct local_sgd {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = sums_only;
   static auto make() { return chorale::local_sgd<1>(mirrored::make()); }
 };
 struct gossip {
-  static constexpr auto promise = Promise::learns;
+  static constexpr auto promise     = Promise::learns;
   static constexpr int over_threads = sums_only;
   static auto make() { return Gossip{mirrored::make()}; }
 };
 struct synchronous_servers {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = sums_and_shards;
   static auto make() {
     return ParameterServerStrategy{Cluster::local(2, 2), Synchronous{},
@@ -62,19 +62,19 @@ struct synchronous_servers {
   }
 };
 struct bounded_servers {
-  static constexpr auto promise = Promise::equal;
+  static constexpr auto promise     = Promise::equal;
   static constexpr int over_threads = sums_and_shards;
   static auto make() {
     return ParameterServerStrategy{Cluster::local(2, 1), BoundedStaleness<0>{}, placement::RoundRobin{}};
   }
 };
 struct backup_servers {
-  static constexpr auto promise = Promise::learns;
+  static constexpr auto promise     = Promise::learns;
   static constexpr int over_threads = sums_only;
   static auto make() { return ParameterServerStrategy{Cluster::local(2, 2), BackupWorkers<1>{}}; }
 };
 struct asynchronous_servers {
-  static constexpr auto promise = Promise::learns;
+  static constexpr auto promise     = Promise::learns;
   static constexpr int over_threads = sums_only;
   static auto make() { return ParameterServerStrategy{Cluster::local(2, 2), Asynchronous{}}; }
 };

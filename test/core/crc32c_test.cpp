@@ -44,8 +44,7 @@ std::uint32_t reference(ConstBytes data, std::uint32_t before) {
   return ~crc;
 }
 
-template <std::size_t n, class Value>
-constexpr std::array<std::byte, n> filled(Value value) {
+template <std::size_t n, class Value> constexpr std::array<std::byte, n> filled(Value value) {
   auto bytes = std::array<std::byte, n>{};
   for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(value(i));
   return bytes;
@@ -62,7 +61,7 @@ static_assert(crc32c_portable({}) == 0 && crc32c_portable(digits) == 0xE3069283U
 }  // namespace
 
 TEST_CASE("CRC-32C has the values of its standard", "[core][golden]") {
-  for (auto const& [name, run] : methods()) {                           // RFC 3720, appendix B.4, but for the first
+  for (auto const& [name, run] : methods()) {  // RFC 3720, appendix B.4, but for the first
     CAPTURE(name);
     CHECK(run({}, 0) == 0);
     CHECK(run(digits, 0) == 0xE3069283U);

@@ -30,7 +30,7 @@ TEST_CASE("each signal of a list asks, and afterwards does what it did before", 
     }
     CHECK(std::signal(signal, SIG_DFL) == static_cast<void (*)(int)>(nothing));
   }
-  auto const end = EndOnSignal{};                                          // SIGTERM alone
+  auto const end = EndOnSignal{};  // SIGTERM alone
   CHECK(std::signal(SIGINT, SIG_DFL) == SIG_DFL);
   std::raise(SIGTERM);
   CHECK(*end.asked());
@@ -48,16 +48,18 @@ TEST_CASE("a signal ends the process only when it comes some time after the firs
   auto first = SIGTERM, then = SIGTERM;
   SECTION("the same") {}
   SECTION("another") { first = SIGUSR1; }
-  auto process = Processes{1, [&](int, Voice voice) {
-    auto const end   = EndOnSignal{SIGTERM, SIGUSR1};
-    auto const begin = seconds_now();
-    for (auto next = first;; next = then) {
-      voice.say(std::to_string(seconds_now() - begin));
-      std::raise(next);
-      ::usleep(20'000);
-    }
-  }, 60};
-  auto last = 0.0;
+  auto process = Processes{1,
+                           [&](int, Voice voice) {
+                             auto const end   = EndOnSignal{SIGTERM, SIGUSR1};
+                             auto const begin = seconds_now();
+                             for (auto next = first;; next = then) {
+                               voice.say(std::to_string(seconds_now() - begin));
+                               std::raise(next);
+                               ::usleep(20'000);
+                             }
+                           },
+                           60};
+  auto last    = 0.0;
   for (auto said = process.line(0); !said.empty(); said = process.line(0)) last = std::stod(said);
   CHECK(last >= 1.99);
   CHECK(process.exit(0) == 128 + then);

@@ -26,19 +26,16 @@ double by_definition(std::uint32_t bits, int exponent_bits) {
   return sign * std::ldexp(leading + std::ldexp(mantissa, -mantissa_bits), (exponent == 0 ? 1 : exponent) - bias);
 }
 
-template <class Half>
-Half from_bits(std::uint32_t bits) {
+template <class Half> Half from_bits(std::uint32_t bits) {
   auto half = Half{};
   half.bits = static_cast<std::uint16_t>(bits);
   return half;
 }
 
-template <class Half>
-constexpr int exponent_bits = 8;
-template <>
-constexpr int exponent_bits<fp16> = 5;
+template <class Half> constexpr int exponent_bits = 8;
+template <> constexpr int exponent_bits<fp16>     = 5;
 
-static_assert(float{bf16{1.0F}} == 1.0F && float{fp16{-2.5F}} == -2.5F);   // at compile time, too
+static_assert(float{bf16{1.0F}} == 1.0F && float{fp16{-2.5F}} == -2.5F);  // at compile time, too
 static_assert(fp16{65'504.0F}.bits == 0x7BFF && fp16{65'520.0F}.bits == 0x7C00 && fp16{0x1p-25F}.bits == 0);
 
 }  // namespace
@@ -53,7 +50,7 @@ TEMPLATE_TEST_CASE("every one of the 65536 patterns has the value of the format'
     if (std::isnan(expected)) {
       wrong += !std::isnan(value) || !std::isnan(float{TestType{value}}) || (TestType{value}.bits ^ bits) >> 15 != 0;
     } else {
-      wrong += static_cast<double>(value) != expected || TestType{value}.bits != bits;   // zeros keep their sign
+      wrong += static_cast<double>(value) != expected || TestType{value}.bits != bits;  // zeros keep their sign
     }
   }
   CHECK(wrong == 0);
@@ -62,7 +59,7 @@ TEMPLATE_TEST_CASE("every one of the 65536 patterns has the value of the format'
 TEMPLATE_TEST_CASE("a float becomes the nearest, and of two that are as near the even one", "[core][half]", bf16,
                    fp16) {
   auto wrong = 0;
-  for (std::uint32_t bits = 0; bits < 0x7FFF; ++bits) {                    // each pair of neighbours, both signs
+  for (std::uint32_t bits = 0; bits < 0x7FFF; ++bits) {  // each pair of neighbours, both signs
     auto const below = float{from_bits<TestType>(bits)}, above = float{from_bits<TestType>(bits + 1)};
     if (!std::isfinite(above)) continue;
     auto const middle  = static_cast<float>((static_cast<double>(below) + static_cast<double>(above)) / 2);
@@ -78,7 +75,7 @@ TEMPLATE_TEST_CASE("a float becomes the nearest, and of two that are as near the
 TEMPLATE_TEST_CASE("what is too large becomes infinite, and no NaN is lost", "[core][half]", bf16, fp16) {
   CHECK(float{TestType{std::numeric_limits<float>::max()}} == infinite);
   CHECK(float{TestType{-infinite}} == -infinite);
-  for (std::uint32_t const payload : {1U, 0x2000U, 0x40'0000U, 0x7F'FFFFU}) {   // some of them in bits that are cut off
+  for (std::uint32_t const payload : {1U, 0x2000U, 0x40'0000U, 0x7F'FFFFU}) {  // some of them in bits that are cut off
     CHECK(std::isnan(float{TestType{std::bit_cast<float>(0x7F80'0000U | payload)}}));
     CHECK(std::isnan(float{TestType{std::bit_cast<float>(0xFF80'0000U | payload)}}));
   }

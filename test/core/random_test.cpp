@@ -36,7 +36,7 @@ TEST_CASE("uniform and normal numbers have the right mean and spread", "[core]")
     REQUIRE((u >= 0.0F && u < 1.0F));
     sum += u, squares += u * u, normal_sum += z, normal_squares += z * z;
   }
-  CHECK(sum / n == Approx(0.5).margin(0.005));                             // five standard errors: 5 · 0.29 / sqrt(n)
+  CHECK(sum / n == Approx(0.5).margin(0.005));  // five standard errors: 5 · 0.29 / sqrt(n)
   CHECK(squares / n == Approx(1.0 / 3).margin(0.005));
   CHECK(normal_sum / n == Approx(0.0).margin(0.016));
   CHECK(normal_squares / n == Approx(1.0).margin(0.023));

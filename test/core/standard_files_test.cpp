@@ -19,19 +19,21 @@ using chorale::test::Processes;
 using chorale::test::Voice;
 
 bool is_null_device(int file) {
-  struct stat status {}, null {};
+  struct stat status{}, null{};
   return ::fstat(file, &status) == 0 && ::stat("/dev/null", &null) == 0 && status.st_rdev == null.st_rdev;
 }
 
 TEST_CASE("a program that starts without standard files has /dev/null in their places", "[core][processes]") {
-  int const without = GENERATE(2, 3, 6, 7);                                // bits: descriptors 0, 1, 2
-  auto process      = Processes{1, [&](int, Voice) {
-    for (int file = 0; file <= 2; ++file)
-      if ((without >> file & 1) != 0) ::close(file);
-    auto const text = std::to_string(without);
-    ::setenv("CHORALE_TEST_WITHOUT", text.c_str(), 1);
-    ::execl("/proc/self/exe", "standard_files_test", "[.standard_files]", nullptr);
-  }, 60};
+  int const without = GENERATE(2, 3, 6, 7);  // bits: descriptors 0, 1, 2
+  auto process      = Processes{1,
+                           [&](int, Voice) {
+                             for (int file = 0; file <= 2; ++file)
+                               if ((without >> file & 1) != 0) ::close(file);
+                             auto const text = std::to_string(without);
+                             ::setenv("CHORALE_TEST_WITHOUT", text.c_str(), 1);
+                             ::execl("/proc/self/exe", "standard_files_test", "[.standard_files]", nullptr);
+                           },
+                           60};
   CHECK(process.exit(0) == 0);
 }
 

@@ -15,20 +15,16 @@ namespace names {
 
 enum class Kind { first, second };
 struct Plain {};
-template <int N, class... Options>
-struct Layer {};
-template <Kind K, bool B, unsigned long L, char C>
-struct Values {};
-template <class T>
-struct Of {};
-template <auto V>
-struct Any {};
+template <int N, class... Options> struct Layer {};
+template <Kind K, bool B, unsigned long L, char C> struct Values {};
+template <class T> struct Of {};
+template <auto V> struct Any {};
 
 struct Rule {
-  float rate          = 0.001F;
-  double decay        = 0.1;
-  std::int64_t steps  = -3;
-  bool on             = true;
+  float rate         = 0.001F;
+  double decay       = 0.1;
+  std::int64_t steps = -3;
+  bool on            = true;
 
   void options(auto&& visit) const {
     visit("rate", rate);
@@ -76,7 +72,7 @@ TEST_CASE("the name of a type does not tell which compiler wrote it", "[core][ty
   CHECK(type_name<names::Of<Local>>() == "names::Of<Local>");
   CHECK(type_name<decltype(lambda)>() == "lambda");
   CHECK(type_name<names::Of<decltype(generic)>>() == "names::Of<lambda>");
-  CHECK(type_name<Seed>() == "Seed");                                      // of this library: without its namespace
+  CHECK(type_name<Seed>() == "Seed");  // of this library: without its namespace
 }
 
 TEST_CASE("an object says its type and each of its options in a line", "[core][type_name]") {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch normalization on a GPU against the CPU's: on one copy, and over replicas.
+#include "test/strategy/batch_norm.hpp"
 #include "test/cuda/device.hpp"
 #include "test/cuda/same.hpp"
-#include "test/strategy/batch_norm.hpp"
 
 #include <chorale/tensor/cuda/all.hpp>
 
@@ -17,9 +17,10 @@ using test::check_same, test::gpu_or_skip, test::through_host;
 
 namespace {
 
-using Quick = nn::Momentum<60>;                                            // so that evaluation sees what has moved
-struct RowNet : nn::Sequential<nn::Input<20>, nn::BatchNorm<Quick>, nn::Dense<9>, nn::BatchNorm<Quick>, nn::ReLU,
-                             nn::Dense<3>> {};
+using Quick = nn::Momentum<60>;  // so that evaluation sees what has moved
+struct RowNet
+    : nn::Sequential<nn::Input<20>, nn::BatchNorm<Quick>, nn::Dense<9>, nn::BatchNorm<Quick>, nn::ReLU, nn::Dense<3>> {
+};
 struct Images : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<5, 3>, nn::BatchNorm<Quick, nn::Epsilon<50000>>, nn::ReLU,
                                nn::Conv2D<4, 2>, nn::SyncBatchNorm<Quick>, nn::Tanh, nn::MaxPool2D<2>, nn::Flatten,
                                nn::Dense<3>> {};
@@ -30,7 +31,7 @@ auto on(Cuda const& gpu, std::size_t replicas) { return MirroredStrategy{std::ve
 TEST_CASE("batch normalization on a GPU is the CPU's, in training and in evaluation", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("batch normalization on a GPU is the CPU's, in training and in evaluation");
   if (!gpu) return;
-  auto const least = 0.1;                                                  // of a bias in front of a normalization
+  auto const least = 0.1;  // of a bias in front of a normalization
   check_same<RowNet>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}, least);
   check_same<Images>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}, least);
 }
@@ -54,7 +55,7 @@ TEST_CASE("batch normalization on a GPU has the same bits every time", "[tensor]
 TEST_CASE("replicas that share a GPU and normalize together learn what one does", "[strategy][cuda]") {
   auto const gpu = gpu_or_skip("replicas that share a GPU and normalize together learn what one does");
   if (!gpu) return;
-  auto const one = norm::reference<norm::SyncNet>();                       // on the CPU
+  auto const one = norm::reference<norm::SyncNet>();  // on the CPU
   for (std::size_t const replicas : {1U, 2U}) {
     auto trainer = norm::learner<norm::SyncNet>(on(*gpu, replicas), RingAllReduce{}, through_host());
     trainer.fit(norm::uneven(), norm::watched);

@@ -46,9 +46,9 @@ TEST_CASE("an error of the CUDA runtime names the call, its place and what to tr
   auto const fault = [](cudaError_t code) { cuda::expect(code, "cudaMemcpyAsync"); };
   CHECK_NOTHROW(fault(cudaSuccess));
   CHECK_THROWS_AS(fault(cudaErrorMemoryAllocation), OutOfMemory);
-  CHECK_THROWS_WITH(fault(cudaErrorInvalidValue),
-                    Contains("cudaMemcpyAsync (cuda_test.cpp:") && Contains("cudaErrorInvalidValue") &&
-                        Contains("invalid argument") && Contains("Try:"));
+  CHECK_THROWS_WITH(fault(cudaErrorInvalidValue), Contains("cudaMemcpyAsync (cuda_test.cpp:") &&
+                                                      Contains("cudaErrorInvalidValue") &&
+                                                      Contains("invalid argument") && Contains("Try:"));
   CHECK_THROWS_WITH(fault(cudaErrorNoKernelImageForDevice), Contains("-arch"));
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("a mark is done when its queue has come to it", "[device][cuda]") {
   other.synchronize();
   CHECK(after.done());
   CHECK(after.since(before) >= 0);
-  CHECK(room.take(16) == at);                                              // what is there is enough
+  CHECK(room.take(16) == at);  // what is there is enough
 }
 
 TEST_CASE("devices are connected once, however often they are asked to be", "[device][cuda]") {

@@ -28,12 +28,12 @@ using test::gpu_or_skip;
 #define LAYER(in_sequential, in_graph, pjrt, inputs, ...) +row_if_same<in_graph, inputs, __VA_ARGS__>()
 constexpr auto of_graphs = ListOfRows<>{}
 #include "test/devices/list.hpp"
-    ;
+;
 #undef LAYER
 #define LAYER(in_sequential, in_graph, pjrt, inputs, ...) +row_if_same<in_sequential, inputs, __VA_ARGS__>()
 constexpr auto of_sequentials = ListOfRows<>{}
 #include "test/devices/list.hpp"
-    ;
+;
 #undef LAYER
 #undef LOSS
 #undef METRIC
@@ -55,7 +55,7 @@ TEST_CASE("a GPU computes layers of a Graph as Cpu does", "[devices][cuda]") {
 TEST_CASE("a GPU computes layers of a Sequential as Cpu does", "[devices][cuda]") {
   auto const gpu = gpu_or_skip("a GPU computes layers of a Sequential as Cpu does");
   if (!gpu) return;
-  auto const scope = Cuda::Scope{*gpu};
+  auto const scope       = Cuda::Scope{*gpu};
   auto const same_as_cpu = [&](auto const& one) { compare(*gpu, one); };
   decltype(of_sequentials.with<vector>())::template each_part<SequentialLayerCase, 4>(same_as_cpu);
   decltype(of_sequentials.with<image>())::template each_part<SequentialLayerCase, 1>(same_as_cpu);
@@ -70,10 +70,10 @@ TEST_CASE("a GPU computes losses as Cpu does", "[devices][cuda]") {
                                                "device. Give smoothed targets to loss::CrossEntropy"));
   };
   auto const same_as_cpu = [&](auto const& one) { compare(*gpu, one); };
-#define CHECK_LOSS(in_sequential, in_graph, answer, check, ending, ...) \
+#define CHECK_LOSS(in_sequential, in_graph, answer, check, ending, ...)                                                \
   when<in_sequential == answer>([] { return SequentialLossCase<ending, decltype(__VA_ARGS__)>{__VA_ARGS__}; }, check); \
   when<in_graph == answer>([] { return LossCase{Ended<ending, decltype(__VA_ARGS__)>{__VA_ARGS__}}; }, check);
-#define LOSS(in_sequential, in_graph, pjrt, ...) \
+#define LOSS(in_sequential, in_graph, pjrt, ...)                      \
   CHECK_LOSS(in_sequential, in_graph, same, same_as_cpu, __VA_ARGS__) \
   CHECK_LOSS(in_sequential, in_graph, throws(23), refuses, __VA_ARGS__)
 #define METRIC(...)
@@ -85,19 +85,18 @@ TEST_CASE("a GPU computes losses as Cpu does", "[devices][cuda]") {
 #define LOSS(...)
 }
 
-template <class Of>
-void compare_metrics(Cuda const& gpu) {
+template <class Of> void compare_metrics(Cuda const& gpu) {
 #define METRIC(in_sequential, in_graph, pjrt, of, ...) \
   , tuple_if_same<std::is_same_v<Of, of> ? in_graph : none>([] { return __VA_ARGS__; })
   std::apply([&](auto const&... m) { compare(gpu, MetricCase{Of{}, m...}); }, std::tuple_cat(std::tuple{}
 #include "test/devices/list.hpp"
-                                                                                                 ));
+                                                                                             ));
 #undef METRIC
 #define METRIC(in_sequential, in_graph, pjrt, of, ...) \
   , tuple_if_same<std::is_same_v<Of, of> ? in_sequential : none>([] { return __VA_ARGS__; })
   std::apply([&](auto const&... m) { compare(gpu, SequentialMetricCase{Of{}, m...}); }, std::tuple_cat(std::tuple{}
 #include "test/devices/list.hpp"
-                                                                                                           ));
+                                                                                                       ));
 #undef METRIC
 #undef RULE
 #define METRIC(...)
@@ -119,7 +118,7 @@ TEST_CASE("a GPU updates by rules as Cpu does", "[devices][cuda]") {
     compare(*gpu, one);
     compare_ahead(*gpu, one);
   };
-#define RULE(in_sequential, in_graph, pjrt, ...) \
+#define RULE(in_sequential, in_graph, pjrt, ...)                                                                  \
   when<in_sequential == same>([] { return RuleCase<TwoInSequence, decltype(__VA_ARGS__)>{__VA_ARGS__}; }, check); \
   when<in_graph == same>([] { return RuleCase<TwoLayers, decltype(__VA_ARGS__)>{__VA_ARGS__}; }, check);
 #include "test/devices/list.hpp"
@@ -133,7 +132,7 @@ TEST_CASE("a GPU computes in precisions as their types say", "[devices][cuda]") 
   if (!gpu) return;
   auto const scope = Cuda::Scope{*gpu};
   auto const check = [&](auto const& one) { compare_rounded(*gpu, one); };
-#define PRECISION(in_sequential, in_graph, pjrt, of, ...) \
+#define PRECISION(in_sequential, in_graph, pjrt, of, ...)                                                           \
   when<in_sequential == same>([] { return PrecisionCase<__VA_ARGS__, TwoInSequence, decltype(of)>{{of}}; }, check); \
   when<in_graph == same>([] { return PrecisionCase<__VA_ARGS__, TwoLayers, decltype(of)>{{of}}; }, check);
 #include "test/devices/list.hpp"

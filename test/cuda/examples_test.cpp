@@ -25,7 +25,7 @@ namespace in_bf16 {
 #undef PRECISION
 #define PRECISION chorale::bf16
 #include "examples/gpu/02_mirrored.cpp"
-}
+}  // namespace in_bf16
 namespace of_a_cluster {
 #include "examples/gpu/04_multi_worker.cpp"
 }

@@ -33,22 +33,19 @@ namespace {
 /// y = x, a layer of one's own that counts how often the host comes by, and may wait there.
 struct Passed {
   static constexpr std::string_view name = "passed";
-  static inline int forwards = 0;
-  static inline bool waits   = false;
+  static inline int forwards             = 0;
+  static inline bool waits               = false;
 
-  template <class In>
-  static constexpr void check() {}
-  template <class In>
-  using apply = nn::SameShape<In>;
-  template <class D, class In>
-  struct stage {
+  template <class In> static constexpr void check() {}
+  template <class In> using apply = nn::SameShape<In>;
+  template <class D, class In> struct stage {
     static constexpr bool overwrites = true, keeps_y = false;
     explicit stage(nn::Site<D> const& site) : in{site.in} {}
     typename Kernels<D>::layout in;
 
-    auto        out() const { return in; }
+    auto out() const { return in; }
     std::size_t workspace() const { return 0; }
-    void bind(Ports const&) {}                                             // not the first layer: x is y, and dx is dy
+    void bind(Ports const&) {}  // not the first layer: x is y, and dx is dy
     void read_from(float const*) {}
     void forward(Pass const&) const {
       ++forwards;
@@ -61,8 +58,8 @@ struct Passed {
 struct Cnn : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
                             nn::Dense<16>, nn::SyncBatchNorm<>, nn::Tanh, nn::Dropout<30>, Passed, nn::Dense<3>> {};
 struct Flat : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::ReLU, nn::Dense<3>> {};
-struct Normed : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU,
-                               nn::Dense<3>> {};
+struct Normed
+    : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {};
 struct Dropped : nn::Sequential<nn::Input<64>, nn::Dropout<50>, nn::Dense<16>, nn::ReLU, nn::Dense<3>> {};
 
 /// Everything that some steps leave, with batches of 5 and of 3 rows in turn.
@@ -117,7 +114,7 @@ TEST_CASE("a graph runs what was recorded, as often as it is launched, and not b
   CHECK(x[3] == 0);
   for (int i = 0; i < 2; ++i) graph.launch(cuda::queue());
   gpu->synchronize();
-  CHECK(x[3] == Approx(std::log1p(std::exp(std::log(2.0)))));              // softplus(softplus(0))
+  CHECK(x[3] == Approx(std::log1p(std::exp(std::log(2.0)))));  // softplus(softplus(0))
 }
 
 TEST_CASE("what cannot be recorded is refused, and the queue is of use afterwards", "[device][cuda]") {
@@ -127,9 +124,9 @@ TEST_CASE("what cannot be recorded is refused, and the queue is of use afterward
   auto graph       = cuda::Graph{};
   auto room        = cuda::Room{};
   CHECK_THROWS_AS(graph.record(cuda::queue(), [&] { room.take(64); }), Error);
-  CHECK_THROWS_AS(graph.record(cuda::queue(), [] {
-    cuda::expect(cudaStreamSynchronize(cuda::queue()), "cudaStreamSynchronize");
-  }), Error);
+  CHECK_THROWS_AS(
+      graph.record(cuda::queue(), [] { cuda::expect(cudaStreamSynchronize(cuda::queue()), "cudaStreamSynchronize"); }),
+      Error);
   CHECK_THROWS_WITH(graph.record(cuda::queue(), [] { static_cast<void>(cudaStreamSynchronize(cuda::queue())); }),
                     Contains("cudaStreamEndCapture"));
   CHECK_FALSE(graph);
@@ -140,7 +137,7 @@ TEST_CASE("what cannot be recorded is refused, and the queue is of use afterward
 TEST_CASE("a replayed step leaves the bits of a launched one", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("a replayed step leaves the bits of a launched one");
   if (!gpu) return;
-  auto const in_between = [](std::size_t) {};                              // it might look in between
+  auto const in_between = [](std::size_t) {};  // it might look in between
   auto const check      = [&]<class Net>(Net) {
     auto const launched = after_steps<Net>(*gpu, in_between, 9);
     CHECK(same_bits(after_steps<Net>(*gpu, LooksAtEnd{}, 9), launched));
@@ -148,7 +145,7 @@ TEST_CASE("a replayed step leaves the bits of a launched one", "[tensor][cuda]")
     CHECK(same_bits(after_steps<Net>(gpu->replaying(), in_between, 9), launched));
   };
   check(Cnn{}), check(Flat{}), check(Dropped{});
-  auto const scaled = optim::LossScaled{optim::Adam{}, 1'024, 2};          // another scale: recorded anew
+  auto const scaled = optim::LossScaled{optim::Adam{}, 1'024, 2};  // another scale: recorded anew
   CHECK(same_bits(after_steps<Flat>(gpu->replaying(), LooksAtEnd{}, 9, scaled),
                   after_steps<Flat>(*gpu, in_between, 9, scaled)));
 }
@@ -156,7 +153,7 @@ TEST_CASE("a replayed step leaves the bits of a launched one", "[tensor][cuda]")
 TEST_CASE("a replayed step of a network that keeps halves leaves the bits of a launched one", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("a replayed step of a network that keeps halves leaves the bits of a launched one");
   if (!gpu) return;
-  auto const scaled = optim::LossScaled{optim::Adam{}, 1'024, 2};          // doubles every other step
+  auto const scaled = optim::LossScaled{optim::Adam{}, 1'024, 2};  // doubles every other step
   using Bf16        = nn::WithPrecision<Cnn, nn::Precision<bf16>>;
   using Fp16        = nn::WithPrecision<Cnn, nn::Precision<fp16>>;
   CHECK(same_bits(after_steps<Bf16>(gpu->replaying(), LooksAtEnd{}, 9), after_steps<Bf16>(*gpu, LooksAtEnd{}, 9)));
@@ -169,11 +166,11 @@ TEST_CASE("an update that is queued behind backward leaves the bits of one that 
   auto const gpu = gpu_or_skip("an update that is queued behind backward leaves the bits of one that the host begins");
   if (!gpu) return;
   auto const after = [](auto const& device, auto at_end, auto const& optimizer, NonFinite on_non_finite) {
-    auto const scope = Cuda::Scope{device};
-    auto const model = nn::compile<Normed>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
-    auto copy = model.instantiate(device, 3);
+    auto const scope             = Cuda::Scope{device};
+    auto const model             = nn::compile<Normed>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
+    auto copy                    = model.instantiate(device, 3);
     copy.optimizer.on_non_finite = on_non_finite;
-    auto all = std::vector<float>{};
+    auto all                     = std::vector<float>{};
     for (int step = 0; step < 9; ++step) {
       auto data = tiny::batch<int>(step % 3 == 2 ? 3 : 5, 64, 1, static_cast<std::uint64_t>(step) + 1);
       if (step % 4 == 3) data.x[70] = std::numeric_limits<float>::quiet_NaN();
@@ -204,17 +201,17 @@ TEST_CASE("an update that is the host's decision waits for it", "[tensor][cuda]"
   auto const scope = Cuda::Scope{*gpu};
   auto const data  = tiny::batch<int>(5, 64, 1);
   auto const check = [&](auto const& optimizer, auto at_end, NonFinite on_non_finite = NonFinite::stop) {
-    auto copy = nn::compile<Flat>(loss::SparseCrossEntropy{}, optimizer).instantiate(*gpu, 3);
+    auto copy                    = nn::compile<Flat>(loss::SparseCrossEntropy{}, optimizer).instantiate(*gpu, 3);
     copy.optimizer.on_non_finite = on_non_finite;
-    auto const before = copy.hash();
+    auto const before            = copy.hash();
     copy.value_and_gradient(data.view(), 0, at_end, Together{});
     CHECK(copy.hash() == before);
     copy.optimizer.apply(copy.net.variables(), copy.gradients());
     CHECK(copy.hash() != before);
   };
   check(optim::SGD{}, LooksAtEnd{});
-  check(optim::SGD{.global_clipnorm = 1}, UpdatesAtEnd{});                 // by how much is its gradients' norm
-  check(optim::LossScaled{optim::SGD{}}, UpdatesAtEnd{}, NonFinite::allow);         // an overflow is left out, NaN is not
+  check(optim::SGD{.global_clipnorm = 1}, UpdatesAtEnd{});                   // by how much is its gradients' norm
+  check(optim::LossScaled{optim::SGD{}}, UpdatesAtEnd{}, NonFinite::allow);  // an overflow is left out, NaN is not
 }
 
 TEST_CASE("an update that was queued and not applied is none of the next gradients'", "[tensor][cuda]") {
@@ -235,18 +232,18 @@ TEST_CASE("steps of a host that runs ahead leave the bits of those it waits for"
   auto const gpu = gpu_or_skip("steps of a host that runs ahead leave the bits of those it waits for");
   if (!gpu) return;
   auto const after = [](auto const& device, bool ahead, auto const& optimizer, NonFinite on_non_finite) {
-    auto const scope = Cuda::Scope{device};
-    auto const model = nn::compile<Normed>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
-    auto copy = model.instantiate(device, 3);
-    auto all  = std::vector<float>{};
+    auto const scope             = Cuda::Scope{device};
+    auto const model             = nn::compile<Normed>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
+    auto copy                    = model.instantiate(device, 3);
+    auto all                     = std::vector<float>{};
     copy.optimizer.on_non_finite = on_non_finite;
-    auto const keep = [&](auto const& header) { all.insert(all.end(), header.begin(), header.end()); };
+    auto const keep              = [&](auto const& header) { all.insert(all.end(), header.begin(), header.end()); };
     for (int step = 0; step < 12; ++step) {
       auto data = tiny::batch<int>(step % 6 == 4 ? 3 : 5, 64, 1, static_cast<std::uint64_t>(step) + 1);
       if (step == 7 && on_non_finite == NonFinite::skip) data.x[70] = std::numeric_limits<float>::infinity();
       if (ahead) {
         if (auto const before = copy.step_ahead(data.view())) keep(*before);
-        std::ranges::fill(data.x, -1.0F);                                  // its memory is another batch's now
+        std::ranges::fill(data.x, -1.0F);  // its memory is another batch's now
       } else {
         copy.value_and_gradient(data.view(), 0, LooksAtEnd{}, Together{});
         keep(copy.gradients().header().all());
@@ -273,7 +270,7 @@ TEST_CASE("a host that runs ahead is told of a NaN a step late, and nothing has 
   for (auto const& device : {*gpu, gpu->replaying()})
     for (int const bad : {0, 1, 4}) {
       auto const scope = Cuda::Scope{device};
-      auto copy = nn::compile<Normed>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(device, 3);
+      auto copy        = nn::compile<Normed>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(device, 3);
       REQUIRE(copy.may_run_ahead());
       auto const batch = [&](int step) {
         auto data = tiny::batch<int>(5, 64, 1, static_cast<std::uint64_t>(step) + 1);
@@ -288,7 +285,7 @@ TEST_CASE("a host that runs ahead is told of a NaN a step late, and nothing has 
       CHECK_FALSE(copy.finish_ahead());
       CHECK(copy.hash() == before);
       CHECK(copy.optimizer.now.step == bad);
-      copy.step_ahead(batch(bad + 1).view());                              // its caller knows what to do about it
+      copy.step_ahead(batch(bad + 1).view());  // its caller knows what to do about it
       CHECK(copy.finish_ahead());
       CHECK(copy.hash() != before);
     }
@@ -301,21 +298,19 @@ TEST_CASE("a Trainer that runs ahead has the bits and totals of one that is look
     auto trainer = norm::learner<norm::LocalNet>(OneDeviceStrategy{*gpu}, RingAllReduce{}, through_host());
     auto data    = norm::uneven();
     if (bad) data.rows.x[7] = std::numeric_limits<float>::quiet_NaN();
-    auto looks   = Looks{};
-    auto options = norm::watched;
+    auto looks            = Looks{};
+    auto options          = norm::watched;
     options.on_non_finite = on_non_finite;
-    auto said = std::string{};
-    auto all  = std::vector<double>{};
+    auto said             = std::string{};
+    auto all              = std::vector<double>{};
     try {
       auto const history = ahead ? trainer.fit(data, options) : trainer.fit(data, options, looks);
       for (auto const& epoch : history)
         all.insert(all.end(), {epoch.scores.loss(), static_cast<double>(epoch.scores.rows()),
                                static_cast<double>(epoch.steps), static_cast<double>(epoch.skipped)});
-    } catch (NumericFault const& fault) {
-      said = fault.what();
-    }
+    } catch (NumericFault const& fault) { said = fault.what(); }
     CHECK((ahead || !said.empty()) == (looks.steps == 0));
-    CHECK(ahead == (trainer.copies()[0].gradients().rows() == 0));         // its sums are elsewhere
+    CHECK(ahead == (trainer.copies()[0].gradients().rows() == 0));  // its sums are elsewhere
     all.push_back(static_cast<double>(trainer.step()));
     return std::tuple{trainer.hashes(), all, said};
   };
@@ -325,37 +320,39 @@ TEST_CASE("a Trainer that runs ahead has the bits and totals of one that is look
   }
 }
 
-TEST_CASE("a Trainer that runs ahead has nothing under way when it ends early, and goes on from there", "[trainer][cuda]") {
-  auto const gpu = gpu_or_skip("a Trainer that runs ahead has nothing under way when it ends early, and goes on from ..");
+TEST_CASE("a Trainer that runs ahead has nothing under way when it ends early, and goes on from there",
+          "[trainer][cuda]") {
+  auto const gpu =
+      gpu_or_skip("a Trainer that runs ahead has nothing under way when it ends early, and goes on from ..");
   if (!gpu) return;
-  auto const make  = [&] {
+  auto const make = [&] {
     return norm::learner<norm::LocalNet>(OneDeviceStrategy{*gpu}, RingAllReduce{}, through_host());
   };
   auto const after = [&](std::size_t steps) {
-    auto one     = make();
-    auto options = norm::watched;
+    auto one                = make();
+    auto options            = norm::watched;
     options.steps_per_epoch = steps;
     one.fit(norm::uneven(), options);
     return one.hashes();
   };
-  auto bad = norm::uneven();
-  bad.rows.y[31 + 5] = 3;                                                  // of the fourth batch; there are 3 classes
-  auto stopped = make();
+  auto bad           = norm::uneven();
+  bad.rows.y[31 + 5] = 3;  // of the fourth batch; there are 3 classes
+  auto stopped       = make();
   CHECK_THROWS_AS(stopped.fit(bad, norm::watched), BadArgument);
   CHECK(stopped.step() == 3);
   CHECK(stopped.hashes() == after(3));
 
-  auto const folder = test::Folder{};
-  auto asked        = std::atomic<bool>{true};
-  auto options      = norm::watched;
+  auto const folder          = test::Folder{};
+  auto asked                 = std::atomic<bool>{true};
+  auto options               = norm::watched;
   options.checkpoints.folder = folder.path;
   options.asked_to_end       = &asked;
-  auto ended = make();
+  auto ended                 = make();
   CHECK_THROWS_AS(ended.fit(norm::uneven(), options), Preempted);
   CHECK(ended.hashes() == after(static_cast<std::size_t>(ended.step())));
   asked   = false;
   auto on = make();
-  CHECK(on.fit(norm::uneven(), options).at(0).scores.rows() == 234);       // those before the checkpoint, too
+  CHECK(on.fit(norm::uneven(), options).at(0).scores.rows() == 234);  // those before the checkpoint, too
   CHECK(on.hashes() == after(18));
 }
 
@@ -367,8 +364,8 @@ TEST_CASE("the host comes by in the first two steps of a number of rows", "[tens
     after_steps<Cnn>(device, LooksAtEnd{}, 9);
     return Passed::forwards;
   };
-  CHECK(forwards(*gpu) == 9 + 9);                                          // steps, and as many evaluations
-  CHECK(forwards(gpu->replaying()) == 2 * 2 + 9);                          // 5 rows, and 3
+  CHECK(forwards(*gpu) == 9 + 9);                  // steps, and as many evaluations
+  CHECK(forwards(gpu->replaying()) == 2 * 2 + 9);  // 5 rows, and 3
 }
 
 TEST_CASE("a replayed step finds the NaN that a launched one finds", "[tensor][cuda]") {
@@ -376,9 +373,9 @@ TEST_CASE("a replayed step finds the NaN that a launched one finds", "[tensor][c
   if (!gpu) return;
   for (auto const& device : {*gpu, gpu->replaying()}) {
     auto const scope = Cuda::Scope{device};
-    auto copy = nn::compile<Flat>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(device, 3);
+    auto copy        = nn::compile<Flat>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(device, 3);
     auto good = tiny::batch<int>(4, 64, 1), bad = good;
-    bad.x[70] = std::numeric_limits<float>::quiet_NaN();
+    bad.x[70]       = std::numeric_limits<float>::quiet_NaN();
     auto const step = [&](auto const& data) {
       copy.value_and_gradient(data.view(), 0, LooksAtEnd{}, Together{});
       copy.optimizer.apply(copy.net.variables(), copy.gradients());
@@ -391,13 +388,13 @@ TEST_CASE("a replayed step finds the NaN that a launched one finds", "[tensor][c
     CHECK(copy.optimizer.skipped == 1);
     CHECK(copy.gradients().trailer().faults() == 1);
     auto const which = static_cast<std::size_t>(copy.gradients().trailer().variable());
-    CHECK(std::string_view{Flat::plan.variables[which].name} == "dense_1/kernel");   // backward comes there first
+    CHECK(std::string_view{Flat::plan.variables[which].name} == "dense_1/kernel");  // backward comes there first
     copy.optimizer.on_non_finite = NonFinite::stop;
     CHECK_THROWS_AS(step(bad), NumericFault);
     CHECK(copy.hash() == before);
     step(good);
     CHECK(copy.gradients().trailer().faults() == 0);
-    copy.optimizer.on_non_finite = NonFinite::allow;                       // nobody looks: recorded anew
+    copy.optimizer.on_non_finite = NonFinite::allow;  // nobody looks: recorded anew
     for (int i = 0; i < 3; ++i) step(bad);
     CHECK(copy.gradients().trailer().faults() == 0);
     CHECK(copy.optimizer.skipped == 1);
@@ -408,8 +405,8 @@ TEST_CASE("a label that is none is found before a replayed step", "[tensor][cuda
   auto const gpu = gpu_or_skip("a label that is none is found before a replayed step");
   if (!gpu) return;
   auto const scope = Cuda::Scope{*gpu};
-  auto copy = nn::compile<Flat>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(gpu->replaying(), 3);
-  auto data = tiny::batch<int>(4, 64, 1);
+  auto copy        = nn::compile<Flat>(loss::SparseCrossEntropy{}, optim::SGD{}).instantiate(gpu->replaying(), 3);
+  auto data        = tiny::batch<int>(4, 64, 1);
   for (int i = 0; i < 3; ++i) copy.value_and_gradient(data.view(), 0, LooksAtEnd{});
   data.y[2] = 3;
   CHECK_THROWS_WITH(copy.value_and_gradient(data.view(), 0, LooksAtEnd{}), Contains("row 2 of the batch has label 3"));

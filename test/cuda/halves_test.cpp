@@ -49,7 +49,7 @@ Gradients gradients_of(Cuda const& gpu, BasicBatch<float, int> const& batch, Opt
   auto const learn = [&](auto model) {
     model.value_and_gradient(batch, 0, [](std::size_t) {}, Together{});
     auto g = std::vector<float>(model.gradients().values.begin(), model.gradients().values.end());
-    for (auto const& variable : Net::plan.variables)                       // moving statistics are not scaled
+    for (auto const& variable : Net::plan.variables)  // moving statistics are not scaled
       for (std::size_t i = variable.offset; variable.spec.trained() && i < variable.end(); ++i)
         g[i] /= model.optimizer.loss_scale.value;
     return g;
@@ -71,8 +71,7 @@ void check_rounded(Cuda const& gpu, BasicBatch<float, int> const& batch, double 
 }
 
 /// The same of a network that keeps halves: of bf16, and of fp16, which has an eighth of its rounding.
-template <class Net>
-void check_halves(Cuda const& gpu, BasicBatch<float, int> const& batch, double most) {
+template <class Net> void check_halves(Cuda const& gpu, BasicBatch<float, int> const& batch, double most) {
   check_rounded<nn::WithPrecision<Net, nn::Precision<bf16>>, Net>(gpu, batch, most);
   check_rounded<nn::WithPrecision<Net, nn::Precision<fp16>>, Net>(gpu, batch, most / 4,
                                                                   optim::LossScaled{optim::SGD{}, 1'024});
@@ -147,7 +146,7 @@ TEST_CASE("the gradient of a large batch in halves on a GPU is the CPU's to two 
   auto const gpu = gpu_or_skip("the gradient of a large batch in halves on a GPU is the CPU's to two hundredths");
   if (!gpu) return;
   using Halves           = nn::WithPrecision<Even, nn::Precision<bf16>>;
-  auto const digits      = Digits{1'024};                                  // units near zero are as many either way
+  auto const digits      = Digits{1'024};  // units near zero are as many either way
   auto const [got, want] = gradients_of<Halves, Even>(*gpu, digits.batch());
   auto const body        = [](std::vector<float> const& g) {
     auto const [begin, end] = Even::plan.body();
@@ -159,7 +158,7 @@ TEST_CASE("the gradient of a large batch in halves on a GPU is the CPU's to two 
 TEST_CASE("activations of halves are halves in memory", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("activations of halves are halves in memory");
   if (!gpu) return;
-  struct Passes : nn::Sequential<nn::Input<64>, nn::Tanh> {};              // one rounding in, one out
+  struct Passes : nn::Sequential<nn::Input<64>, nn::Tanh> {};  // one rounding in, one out
   auto const scope = Cuda::Scope{*gpu};
   using Halves     = nn::WithPrecision<Passes, nn::Precision<bf16>>;
   auto const data  = test::Rows<float>{64, 64};

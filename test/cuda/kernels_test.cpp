@@ -76,9 +76,10 @@ TEST_CASE("update rules on a GPU are the CPU's", "[tensor][cuda]") {
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{},
                     optim::SGD{.learning_rate = 0.1F, .momentum = 0.9F, .kind = Momentum::nesterov});
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F, .weight_decay = 0.1F});
-  check_same<Plain>(*gpu, loss::SparseCrossEntropy{},
-                    optim::SGD{.learning_rate = 0.1F, .momentum = 0.9F, .weight_decay = 0.1F,
-                               .decay = optim::SGD::Decay::in_gradient});
+  check_same<Plain>(
+      *gpu, loss::SparseCrossEntropy{},
+      optim::SGD{
+          .learning_rate = 0.1F, .momentum = 0.9F, .weight_decay = 0.1F, .decay = optim::SGD::Decay::in_gradient});
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{}, optim::Adam{.epsilon = 1e-3F});
   check_same<Plain>(*gpu, loss::SparseCrossEntropy{}, optim::AdamW{.epsilon = 1e-3F});
 }
@@ -86,18 +87,18 @@ TEST_CASE("update rules on a GPU are the CPU's", "[tensor][cuda]") {
 TEST_CASE("losses of few rows and of many on a GPU are the CPU's", "[tensor][cuda]") {
   auto const gpu = gpu_or_skip("losses of few rows and of many on a GPU are the CPU's");
   if (!gpu) return;
-  auto const scope      = Cuda::Scope{*gpu};
-  constexpr auto width  = std::size_t{10};
-  for (std::size_t const rows : {300U, 1'024U, 1'025U, 3'000U}) {          // from 1025 on, sums are a launch of their own
-    auto const n      = rows * width;
-    auto const memory = gpu->allocate((4 * n + 3 * rows) * sizeof(float));
-    auto* const y     = reinterpret_cast<float*>(memory.data());
+  auto const scope     = Cuda::Scope{*gpu};
+  constexpr auto width = std::size_t{10};
+  for (std::size_t const rows : {300U, 1'024U, 1'025U, 3'000U}) {  // from 1025 on, sums are a launch of their own
+    auto const n       = rows * width;
+    auto const memory  = gpu->allocate((4 * n + 3 * rows) * sizeof(float));
+    auto* const y      = reinterpret_cast<float*>(memory.data());
     auto* const labels = reinterpret_cast<int*>(y + 4 * n);
     auto const wanted = Span<float>{y + n, n}, got = Span<float>{y + 2 * n, n}, want = Span<float>{y + 3 * n, n};
-    auto const to     = SumOfRows{.of_row = y + 4 * n + rows, .sum = y + 4 * n + 2 * rows};
+    auto const to = SumOfRows{.of_row = y + 4 * n + rows, .sum = y + 4 * n + 2 * rows};
     for (std::size_t i = 0; i < n; ++i) y[i] = Random{9, 0}.uniform(i, -2, 2), wanted[i] = Random{9, 1}.uniform(i);
     for (std::size_t r = 0; r < rows; ++r) labels[r] = static_cast<int>(r * 7 % width);
-    auto const check  = [&](float loss) {
+    auto const check = [&](float loss) {
       gpu->synchronize();
       CHECK(*to.sum == Approx(loss).epsilon(1e-5));
       CHECK(test::apart(got, want) < 1e-5);
@@ -131,22 +132,23 @@ TEST_CASE("checks over flat memory on a GPU are the CPU's", "[tensor][cuda]") {
   x[n - 1] = std::numeric_limits<float>::quiet_NaN();
   CHECK_FALSE(Kernels<Cuda>::finite(x));
 
-  auto const place  = gpu->allocate(sizeof(cuda::launch::FirstBad));
-  auto& found       = *new (place.data()) cuda::launch::FirstBad{};
-  auto const look   = [&](std::size_t begin) {
-    cuda::expect(cuda::launch::find_bad(begin, n - begin, x.data() + begin, nullptr, &found, cuda::queue()), "find_bad");
+  auto const place = gpu->allocate(sizeof(cuda::launch::FirstBad));
+  auto& found      = *new (place.data()) cuda::launch::FirstBad{};
+  auto const look  = [&](std::size_t begin) {
+    cuda::expect(cuda::launch::find_bad(begin, n - begin, x.data() + begin, nullptr, &found, cuda::queue()),
+                  "find_bad");
     gpu->synchronize();
     return found.gradient;
   };
   x[60'001] = -std::numeric_limits<float>::infinity();
-  CHECK(look(60'002) == n - 1);                                            // from here on none lies for four at once
+  CHECK(look(60'002) == n - 1);  // from here on none lies for four at once
   CHECK(look(16) == 60'001);
-  CHECK(look(60'002) == 60'001);                                           // the first stays
+  CHECK(look(60'002) == 60'001);  // the first stays
 
   auto* const labels = reinterpret_cast<int*>(x.data() + 6);
   labels[0] = 1, labels[1] = 0;
   std::copy_n(std::vector<float>{0, 3, 3, 5, 4, 5}.begin(), 6, x.begin());
   Kernels<Cuda>::hits(2, 3, x.data(), labels, {.of_row = x.data() + 8, .sum = x.data() + 10});
   gpu->synchronize();
-  CHECK(x[10] == 2);                                                       // of equals the first one counts
+  CHECK(x[10] == 2);  // of equals the first one counts
 }

@@ -45,15 +45,13 @@ namespace {
 /// Buckets of 480 KB and more.
 struct Wide : nn::Sequential<nn::Input<64>, nn::Dense<300>, nn::ReLU, nn::Dense<400>, nn::ReLU, nn::Dense<3>> {};
 
-template <class Loss, class R, class T>
-auto trainer(std::vector<Cuda> gpus, R reduce, T transport) {
+template <class Loss, class R, class T> auto trainer(std::vector<Cuda> gpus, R reduce, T transport) {
   return Trainer{nn::compile<Wide>(Loss{}, optim::Adam{}, metric::Accuracy{}), MirroredStrategy{std::move(gpus)},
                  reduce, std::move(transport), 7};
 }
 
 /// Of one of them a replica's share is empty.
-template <class Target>
-auto batches() {
+template <class Target> auto batches() {
   return tiny::Batches<Target>{tiny::batch<Target>(27, 64, std::is_integral_v<Target> ? 1 : 3), {8, 8, 1, 8, 2}};
 }
 
@@ -73,8 +71,7 @@ struct InPlace : LocalTransport {
 
 /// NCCL on each node, and messages between them. Here the nodes have the same GPUs; who gives back pinned memory, as a
 /// Staged transport does, may wait for all that is queued on them, and so for a rank that waits for it.
-template <class Between = InPlace>
-auto over_nodes(std::vector<Cuda> const& gpus_of_node, int ranks_per_node) {
+template <class Between = InPlace> auto over_nodes(std::vector<Cuda> const& gpus_of_node, int ranks_per_node) {
   return Layered<NcclTransport<>, Between>{.near = over_nccl(gpus_of_node), .ranks_per_node = ranks_per_node};
 }
 
@@ -99,19 +96,19 @@ TEST_CASE("NcclTransport refuses more ranks than it has devices", "[transport][c
 TEST_CASE("the collectives of one rank over NCCL leave its numbers as they are", "[transport][cuda]") {
   auto const gpu = gpu_or_skip("the collectives of one rank over NCCL leave its numbers as they are");
   if (!gpu) return;
-  auto endpoints  = NcclTransport<>{.devices = {*gpu}}.connect(Group::all_local(1));
-  auto& at        = endpoints.at(0);
-  auto const n    = std::size_t{1'000};
+  auto endpoints    = NcclTransport<>{.devices = {*gpu}}.connect(Group::all_local(1));
+  auto& at          = endpoints.at(0);
+  auto const n      = std::size_t{1'000};
   auto const memory = gpu->allocate(2 * n * sizeof(float));
-  auto const x    = Span<float>{reinterpret_cast<float*>(memory.data()), n};
-  auto const y    = Span<float>{x.data() + n, n};
-  auto on_host    = std::vector<float>(n);
+  auto const x      = Span<float>{reinterpret_cast<float*>(memory.data()), n};
+  auto const y      = Span<float>{x.data() + n, n};
+  auto on_host      = std::vector<float>(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = on_host[i] = static_cast<float>(i) - 3.5F;
   auto const same = [&](Span<float const> got) { return std::equal(got.begin(), got.end(), on_host.begin()); };
 
   NativeAllReduce{}.all_reduce(at, x, Op::sum);
   CHECK(same(x));
-  at.all_reduce(Span<float>{on_host}, Op::max);                            // memory that only the host reads
+  at.all_reduce(Span<float>{on_host}, Op::max);  // memory that only the host reads
   CHECK(same(x));
   at.reduce(x, Op::product, 0);
   CHECK(same(x));
@@ -151,7 +148,7 @@ TEST_CASE("an all-reduce that was started begins when what was queued before is 
     endpoints[0].start_all_reduce(front, Op::sum, under_way);
     under_way.wait();
     CHECK(under_way.done());
-    CHECK(front[n / 2 - 1] == Approx(std::log(turn + 1.0)));                // softplus(log t) = log(t + 1)
+    CHECK(front[n / 2 - 1] == Approx(std::log(turn + 1.0)));  // softplus(log t) = log(t + 1)
     gpu->synchronize();
     CHECK(x[n - 1] == front[n / 2 - 1]);
   }
@@ -160,7 +157,7 @@ TEST_CASE("an all-reduce that was started begins when what was queued before is 
 TEST_CASE("collectives of two GPUs over NCCL are what they are called", "[transport][cuda]") {
   auto const gpus = two_gpus_or_skip("collectives of two GPUs over NCCL are what they are called");
   if (gpus.empty()) return;
-  auto endpoints   = over_nccl(gpus).connect(Group::all_local(2));
+  auto endpoints     = over_nccl(gpus).connect(Group::all_local(2));
   auto const on_rank = [&](auto& at) {
     auto const scope = Cuda::Scope{gpus[static_cast<std::size_t>(at.rank())]};
     auto const x     = at.rank() == 0 ? std::vector<float>{1, -2, 3, 4} : std::vector<float>{10, 20, -30, 4};
@@ -177,9 +174,9 @@ TEST_CASE("collectives of two GPUs over NCCL are what they are called", "[transp
   auto other  = std::thread{[&] { theirs = on_rank(endpoints[1]); }};
   auto ours   = on_rank(endpoints[0]);
   other.join();
-  ours[3]   = theirs[3];                                                   // only the root's
-  auto want = std::vector<std::vector<float>>{{11, 18, -27, 8}, {10, 20, 3, 4}, {10, 20, -30, 4}, {1, -2, -30, 4},
-                                              {11, 18}, {1, -2, 3, 4, 10, 20, -30, 4}};
+  ours[3]   = theirs[3];  // only the root's
+  auto want = std::vector<std::vector<float>>{{11, 18, -27, 8}, {10, 20, 3, 4}, {10, 20, -30, 4},
+                                              {1, -2, -30, 4},  {11, 18},       {1, -2, 3, 4, 10, 20, -30, 4}};
   CHECK(ours == want);
   want[4] = {-27, 8};
   CHECK(theirs == want);
@@ -201,7 +198,7 @@ TEST_CASE("buckets of two models leave in one order, however many are under way"
     auto second       = Reducer{{}, at, ends, all.last(buckets * size), Op::sum, Tag{2U << 16}};
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i + 1) * (at.rank() == 0 ? 1.0F : 2.0F);
     first.ready(buckets * size);
-    while (at.rank() == 0 && first.overlap().buckets == 0) first.ready(buckets * size);    // more than the other sees
+    while (at.rank() == 0 && first.overlap().buckets == 0) first.ready(buckets * size);  // more than the other sees
     second.ready(buckets * size);
     first.finish();
     second.finish();
@@ -219,7 +216,7 @@ TEST_CASE("two GPUs learn the same bits over NCCL, during backward or after it, 
   auto const gpus = two_gpus_or_skip("two GPUs learn the same bits over NCCL, during backward or after it, as over ..");
   if (gpus.empty()) return;
   auto const check = [&]<class Loss>(Loss) {
-    auto const want = learned<Loss>(gpus, RingAllReduce{}, through_host()); // a + b has no order
+    auto const want = learned<Loss>(gpus, RingAllReduce{}, through_host());  // a + b has no order
     CHECK(want[0] == want[1]);
     CHECK(learned<Loss>(gpus, NativeAllReduce{}, over_nccl(gpus)) == want);
     CHECK(learned<Loss>(gpus, OwnThread<NativeAllReduce>{}, over_nccl(gpus)) == want);
@@ -227,14 +224,14 @@ TEST_CASE("two GPUs learn the same bits over NCCL, during backward or after it, 
     CHECK(learned<Loss>(replaying, NativeAllReduce{}, over_nccl(gpus)) == want);
   };
   check(loss::SparseCrossEntropy{});
-  check(loss::CrossEntropy{});                                             // whose accuracy the host computes
+  check(loss::CrossEntropy{});  // whose accuracy the host computes
 }
 
 TEST_CASE("NCCL within nodes and messages between them make the sum of all ranks", "[transport][cuda]") {
   auto const gpus = two_gpus_or_skip("NCCL within nodes and messages between them make the sum of all ranks");
   if (gpus.empty()) return;
-  auto endpoints     = over_nodes(gpus, 2).connect(Group::all_local(4));   // two nodes of two GPUs
-  auto memory        = std::vector<Cuda::block>{};
+  auto endpoints = over_nodes(gpus, 2).connect(Group::all_local(4));  // two nodes of two GPUs
+  auto memory    = std::vector<Cuda::block>{};
   for (Rank r = 0; r < 4; ++r) memory.push_back(gpus[static_cast<std::size_t>(r % 2)].allocate(1'001 * sizeof(float)));
   auto const on_rank = [&](auto& at, std::size_t n) {
     auto const scope = Cuda::Scope{gpus[static_cast<std::size_t>(at.near().rank())]};
@@ -253,9 +250,7 @@ TEST_CASE("NCCL within nodes and messages between them make the sum of all ranks
       ranks.emplace_back([&, r] {
         try {
           all[r] = on_rank(endpoints[r], n);
-        } catch (Error const& error) {
-          said[r] = error.what();
-        }
+        } catch (Error const& error) { said[r] = error.what(); }
       });
     for (auto& rank : ranks) rank.join();
     REQUIRE(said == std::vector<std::string>(4));
@@ -271,7 +266,7 @@ TEST_CASE("nodes with NCCL inside learn what GPUs that send all by the host do",
   auto const four = std::vector{gpus[0], gpus[1], gpus[0], gpus[1]};
   using Loss      = loss::SparseCrossEntropy;
   using Messages  = decltype(through_host());
-  auto const want = learned<Loss>(four, HierarchicalAllReduce<>{},         // the same order of sums
+  auto const want = learned<Loss>(four, HierarchicalAllReduce<>{},  // the same order of sums
                                   Layered<Messages, Messages>{.ranks_per_node = 2});
   CHECK(learned<Loss>(four, HierarchicalAllReduce<>{}, over_nodes(gpus, 2)) == want);
   CHECK(learned<Loss>(four, OwnThread<HierarchicalAllReduce<>>{}, over_nodes(gpus, 2)) == want);
@@ -283,21 +278,19 @@ TEST_CASE("nodes of one GPU each learn over their layers what one GPU does", "[t
   using Loss      = loss::SparseCrossEntropy;
   auto const both = std::vector{*gpu, *gpu};
   CHECK(learned<Loss>(both, HierarchicalAllReduce<>{}, over_nodes<decltype(through_host())>({*gpu}, 1)) ==
-        learned<Loss>(both, RingAllReduce{}, through_host()));              // a + b has no order
+        learned<Loss>(both, RingAllReduce{}, through_host()));  // a + b has no order
 }
 
 TEST_CASE("a NaN on one of two GPUs is found by both over NCCL", "[trainer][cuda]") {
   auto const gpus = two_gpus_or_skip("a NaN on one of two GPUs is found by both over NCCL");
   if (gpus.empty()) return;
   auto const told = [&](auto made) {
-    auto data = batches<int>();
-    data.rows.x[7 * 64 + 3] = std::numeric_limits<float>::quiet_NaN();     // the last row of the first batch
-    auto what = std::string{};
+    auto data               = batches<int>();
+    data.rows.x[7 * 64 + 3] = std::numeric_limits<float>::quiet_NaN();  // the last row of the first batch
+    auto what               = std::string{};
     try {
       made.fit(data, tiny::quietly);
-    } catch (NumericFault const& fault) {
-      what = fault.what();
-    }
+    } catch (NumericFault const& fault) { what = fault.what(); }
     return what;
   };
   auto const over_messages = told(trainer<loss::SparseCrossEntropy>(gpus, RingAllReduce{}, through_host()));

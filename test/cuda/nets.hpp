@@ -29,13 +29,13 @@ struct Uneven : nn::Sequential<nn::Input<9, 7, 3>, nn::Conv2D<4, 3, nn::Same>, n
 /// Begin as pictures of one channel do, and are computed in one pass: padded, with rows and columns that no window has,
 /// more filters than a warp, and a pool of its own behind; or padded to its last pixel, without bias and ReLU; or not in
 /// one, because of a second channel or a gradient that is asked for.
-struct OnePass : nn::Sequential<nn::Input<11, 9, 1>, nn::Conv2D<33, 3, nn::Same>, nn::ReLU, nn::MaxPool2D<2>,
-                                nn::Conv2D<4, 3>, nn::ReLU, nn::MaxPool2D<2, nn::Stride<1>>, nn::Flatten,
-                                nn::Dense<3>> {};
+struct OnePass
+    : nn::Sequential<nn::Input<11, 9, 1>, nn::Conv2D<33, 3, nn::Same>, nn::ReLU, nn::MaxPool2D<2>, nn::Conv2D<4, 3>,
+                     nn::ReLU, nn::MaxPool2D<2, nn::Stride<1>>, nn::Flatten, nn::Dense<3>> {};
 struct OnePassBare : nn::Sequential<nn::Input<8, 10, 1>, nn::Conv2D<5, 3, nn::Same, nn::NoBias>, nn::MaxPool2D<2>,
                                     nn::Tanh, nn::Flatten, nn::Dense<3>> {};
-struct TwoPasses : nn::Sequential<nn::Input<8, 8, 2>, nn::Conv2D<5, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten,
-                                  nn::Dense<3>> {};
+struct TwoPasses
+    : nn::Sequential<nn::Input<8, 8, 2>, nn::Conv2D<5, 3>, nn::ReLU, nn::MaxPool2D<2>, nn::Flatten, nn::Dense<3>> {};
 
 /// Kernels of one pixel: with bias and ReLU, as the first layer; of an odd number without bias; and odd with it.
 struct Pixelwise : nn::Sequential<nn::Input<5, 6, 3>, nn::Conv2D<4, 1>, nn::ReLU, nn::Conv2D<7, 1, nn::NoBias>,
@@ -45,10 +45,11 @@ struct Pixelwise : nn::Sequential<nn::Input<5, 6, 3>, nn::Conv2D<4, 1>, nn::ReLU
 struct Branched
     : nn::Sequential<nn::Input<9, 9, 3>, nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>, nn::ReLU,
                      nn::Residual<nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>, nn::ReLU,
-                                  nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>>, nn::ReLU,
+                                  nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::BatchNorm<>>,
+                     nn::ReLU,
                      nn::Residual<nn::Conv2D<6, 3, nn::Stride<2>, nn::Pad<1>>, nn::Residual<nn::Tanh>,
-                                  nn::Shortcut<nn::Conv2D<6, 1, nn::Stride<2>, nn::NoBias>, nn::BatchNorm<>>>, nn::ReLU,
-                     nn::MaxPool2D<3, nn::Stride<2>, nn::Pad<1>>, nn::Flatten, nn::Residual<nn::Dense<54>>,
+                                  nn::Shortcut<nn::Conv2D<6, 1, nn::Stride<2>, nn::NoBias>, nn::BatchNorm<>>>,
+                     nn::ReLU, nn::MaxPool2D<3, nn::Stride<2>, nn::Pad<1>>, nn::Flatten, nn::Residual<nn::Dense<54>>,
                      nn::Dense<3>> {};
 
 }  // namespace chorale::test::nets

@@ -28,7 +28,7 @@ struct Sizes : Field<float, 3> {};
 
 /// Two inputs, two outputs, layers of kernels, a layer called twice, and sums.
 struct Branches : nn::Graph<Picture, Numbers> {
-  nn::Conv2D<5, 3, nn::NoBias> conv;                                       // its bias would have no gradient
+  nn::Conv2D<5, 3, nn::NoBias> conv;  // its bias would have no gradient
   nn::BatchNorm<> norm;
   nn::Dense<9> dense, twice;
   nn::Dense<4> kind;
@@ -46,8 +46,7 @@ struct Text : Field<int, 7> {};
 struct Letters : Field<std::uint8_t, 7> {};
 struct Next : Field<int, 7> {};
 
-template <class Heads, class Norm>
-struct Block {
+template <class Heads, class Norm> struct Block {
   Norm norm, norm_2;
   nn::Dense<3 * 12> queries_keys_values;
   nn::Dense<20> wide;
@@ -60,8 +59,7 @@ struct Block {
 };
 
 /// A GPT whose last layer is its table of characters.
-template <class Heads, class Norm>
-struct OfBlocks : nn::Graph<Text> {
+template <class Heads, class Norm> struct OfBlocks : nn::Graph<Text> {
   nn::Embedding<11, 12> characters;
   nn::Positions<9, 12> places;
   std::array<Block<Heads, Norm>, 2> blocks;
@@ -87,16 +85,14 @@ std::vector<float> random(std::size_t n, std::uint64_t stream) {
   for (std::size_t i = 0; i < n; ++i) x[i] = Random{5, stream}.uniform(i, -1, 1);
   return x;
 }
-template <class T>
-std::vector<T> ids(std::size_t n, std::size_t all, std::size_t shift) {
+template <class T> std::vector<T> ids(std::size_t n, std::size_t all, std::size_t shift) {
   auto x = std::vector<T>(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>((i * 5 + i / 3 + shift) % all);
   return x;
 }
 
 /// Three steps, of two numbers of rows, on both devices, and what is asked of them after each.
-template <class Model, class Batch>
-void check_alike(Cuda const& gpu, Model const& model, Batch const& all) {
+template <class Model, class Batch> void check_alike(Cuda const& gpu, Model const& model, Batch const& all) {
   auto const scope = Cuda::Scope{gpu};
   auto ours        = model.instantiate(gpu, 3);
   auto theirs      = model.instantiate(Cpu{}, 3);
@@ -128,12 +124,14 @@ TEST_CASE("a network with branches learns on a GPU what it learns on the CPU", "
   auto const gpu = gpu_or_skip("a network with branches learns on a GPU what it learns on the CPU");
   if (!gpu) return;
   auto const picture = random(12 * 128, 0), numbers = random(12 * 6, 1), sizes = random(12 * 3, 2);
-  auto const kind    = ids<int>(12, 4, 0);
-  auto const batch   = Rows<Picture, Numbers, Kind, Sizes>{picture, numbers, kind, sizes};
-  auto const both    = nn::of<Kind>(loss::SparseCrossEntropy{}) + 0.3F * nn::of<Sizes>(loss::MeanSquaredError{}) +
-                    0.5F * nn::of<Sizes>(loss::MeanSquaredError{});        // two of one output
-  check_alike(*gpu, nn::compile<Branches>(both, optim::SGD{.learning_rate = 0.1F}, nn::of<Kind>(metric::Accuracy{}),
-                                          nn::of<Sizes>(metric::MeanAbsoluteError{})), batch);
+  auto const kind  = ids<int>(12, 4, 0);
+  auto const batch = Rows<Picture, Numbers, Kind, Sizes>{picture, numbers, kind, sizes};
+  auto const both  = nn::of<Kind>(loss::SparseCrossEntropy{}) + 0.3F * nn::of<Sizes>(loss::MeanSquaredError{}) +
+                    0.5F * nn::of<Sizes>(loss::MeanSquaredError{});  // two of one output
+  check_alike(*gpu,
+              nn::compile<Branches>(both, optim::SGD{.learning_rate = 0.1F}, nn::of<Kind>(metric::Accuracy{}),
+                                    nn::of<Sizes>(metric::MeanAbsoluteError{})),
+              batch);
 }
 
 TEST_CASE("a GPT learns on a GPU what it learns on the CPU", "[nn][cuda]") {
@@ -165,7 +163,8 @@ TEST_CASE("an id that is in no row of a table is refused before a GPU has it", "
   auto text        = ids<int>(2 * 7, 11, 0);
   auto const next  = text;
   text[9]          = 11;
-  CHECK_THROWS_WITH(copy.value_and_gradient(Rows<Text, Next>{text, next}, 0, [](std::size_t) {}, Together{}),
+  CHECK_THROWS_WITH(copy.value_and_gradient(
+                        Rows<Text, Next>{text, next}, 0, [](std::size_t) {}, Together{}),
                     Contains("row 1 of the batch has id 11 at position 2") && Contains("11 rows, 0 to 10"));
 }
 

@@ -24,8 +24,7 @@ auto rows() {
 }
 
 /// The variables after two epochs of shuffled batches, the last of them smaller, and a look at all of them.
-template <class Data>
-std::uint64_t learned(Data const& train, std::vector<Cuda> devices) {
+template <class Data> std::uint64_t learned(Data const& train, std::vector<Cuda> devices) {
   auto trainer = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
                          MirroredStrategy{std::move(devices)}, RingAllReduce{}, through_host(), 7};
   trainer.fit(train, {.epochs = 2, .show = Show::nothing});
@@ -35,9 +34,8 @@ std::uint64_t learned(Data const& train, std::vector<Cuda> devices) {
 
 }  // namespace
 
-template <class D>
-concept HasStages = requires(D const& d) { d.shuffle(10); };
-using Batches = decltype(rows().batch(8));
+template <class D> concept HasStages = requires(D const& d) { d.shuffle(10); };
+using Batches                        = decltype(rows().batch(8));
 static_assert(HasStages<data::Prefetched<Batches>> && !HasStages<data::Prefetched<data::ToCuda<Batches>>>);
 
 TEST_CASE("batches on a GPU are those of the host, in their order", "[data][cuda]") {
@@ -62,7 +60,7 @@ TEST_CASE("batches on a GPU are those of the host, in their order", "[data][cuda
     CHECK_FALSE(stream.next(b));
   };
   check(on_gpu.stream(0));
-  check(data::on_cuda(on_host.prefetch(2), *gpu).stream(0));               // which makes batches in memory of its own
+  check(data::on_cuda(on_host.prefetch(2), *gpu).stream(0));  // which makes batches in memory of its own
   check(on_gpu.prefetch(1).stream(0));
   check(on_gpu.prefetch(3).stream(0));
 }

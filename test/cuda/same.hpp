@@ -33,8 +33,7 @@ inline double apart(Span<float const> got, Span<float const> want, double least 
   return std::isfinite(difference) ? difference / largest : std::numeric_limits<double>::infinity();
 }
 
-template <class Target>
-struct Rows {
+template <class Target> struct Rows {
   std::vector<float> x;
   std::vector<Target> y;
 

@@ -21,7 +21,7 @@ namespace {
 /// The mean loss of the fourth epoch over 48 rows that can be learned by heart.
 template <class P = nn::Precision<float>, class S, class R, class T, class Optimizer = optim::Adam>
 double learned(S strategy, R reduce, T transport, Optimizer optimizer = {}) {
-  auto trainer = Trainer{nn::compile<tiny::LeNet, P>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{}),
+  auto trainer       = Trainer{nn::compile<tiny::LeNet, P>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{}),
                          std::move(strategy), reduce, std::move(transport), 7};
   auto const data    = tiny::Batches<int>{tiny::batch<int>(48, 784, 1), {16, 16, 16}};
   auto const history = trainer.fit(data, {.epochs = 4, .show = Show::nothing});
@@ -37,7 +37,7 @@ TEST_CASE("a Trainer on a GPU learns what one on the CPU does", "[trainer][cuda]
   if (!gpu) return;
   auto const gpus = std::vector{*gpu};
   auto const cpu  = learned(MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, LocalTransport{});
-  CHECK(cpu < 1.2);                                                        // of log 10 at first
+  CHECK(cpu < 1.2);  // of log 10 at first
   CHECK(learned(MirroredStrategy{gpus}, RingAllReduce{}, through_host()) == Approx(cpu).margin(0.05));
   CHECK(learned(MirroredStrategy{gpus}, NativeAllReduce{}, NcclTransport<>{.devices = gpus}) ==
         Approx(cpu).margin(0.05));

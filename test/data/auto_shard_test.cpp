@@ -33,7 +33,7 @@ TEST_CASE("the shares of all workers are all rows once, by every policy, also wh
   auto expected     = std::vector<std::string>{};
   for (std::size_t f = 0; f < 5; ++f) {
     auto text = sources::Content{};
-    for (std::size_t i = 0; i < 2 * f; ++i) {                              // the first one is empty
+    for (std::size_t i = 0; i < 2 * f; ++i) {  // the first one is empty
       auto const line = std::to_string(f) + " " + std::to_string(i);
       text.insert(text.end(), line.begin(), line.end());
       text.push_back('\n');

@@ -12,7 +12,7 @@ using namespace chorale;
 using Catch::Matchers::Contains;
 
 TEST_CASE("the parts of a batch are disjoint, in order, and together the batch", "[data]") {
-  auto const x     = std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};                     // (5, 2)
+  auto const x     = std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};  // (5, 2)
   auto const y     = std::vector<int>{0, 1, 2, 3, 4};
   auto const batch = Batch{.x = x, .y = y, .rows = 5};
   for (int n : {1, 2, 3, 5, 8}) {
@@ -43,13 +43,13 @@ TEST_CASE("a part of an empty batch is empty", "[data]") {
 }
 
 TEST_CASE("a dataset made of vectors owns its rows", "[data]") {
-  auto const rows   = data::from_tensors(std::vector<float>{1, 2, 3, 4, 5, 6}, std::vector<int>{7, 8, 9}, 2);
-  auto stream       = rows.stream(0);
-  auto first        = Sample<float, int>{}, second = first, third = first;
+  auto const rows = data::from_tensors(std::vector<float>{1, 2, 3, 4, 5, 6}, std::vector<int>{7, 8, 9}, 2);
+  auto stream     = rows.stream(0);
+  auto first = Sample<float, int>{}, second = first, third = first;
   REQUIRE((stream.next(first) && stream.next(second) && stream.next(third)));
   CHECK_FALSE(stream.next(third));
   CHECK(rows.size() == 3);
-  CHECK((first.x[0] == 1 && first.x[1] == 2 && first.y[0] == 7));          // still valid: these rows stay
+  CHECK((first.x[0] == 1 && first.x[1] == 2 && first.y[0] == 7));  // still valid: these rows stay
   CHECK((third.x[0] == 5 && third.x[1] == 6 && third.y[0] == 9));
   STATIC_REQUIRE(sources::is_stable<decltype(rows)>);
 }

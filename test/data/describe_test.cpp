@@ -21,15 +21,13 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-template <class D>
-Lines lines_of(D const& dataset) {
+template <class D> Lines lines_of(D const& dataset) {
   auto lines = Lines{};
   data::describe(dataset, lines);
   return lines;
 }
 
-template <class D>
-std::string last_line_of(D const& dataset) { return lines_of(dataset).back(); }
+template <class D> std::string last_line_of(D const& dataset) { return lines_of(dataset).back(); }
 
 auto numbers(std::size_t n, float first = 0) {
   auto x = std::vector<float>(2 * n, 1.0F);
@@ -54,12 +52,16 @@ TEST_CASE("a dataset says its source, then each stage that changes what comes ou
     x.assign(row.x.begin(), row.x.end());
     y.assign(row.y.begin(), row.y.end());
   };
-  auto const all = data::digits(100, 5, 20).map(scale).cache().skip(10).take(50).shuffle(20, 3).repeat(2).batch(8);
-  auto const want =
-      Lines{"digits 100 seed 5 from 20", "map to float,int", "elements from 10 step 1",
-            "elements from 0 step 1 count 50", "shuffle 20 seed 3", "repeat 2", "batch 8 keep"};
+  auto const all  = data::digits(100, 5, 20).map(scale).cache().skip(10).take(50).shuffle(20, 3).repeat(2).batch(8);
+  auto const want = Lines{"digits 100 seed 5 from 20",
+                          "map to float,int",
+                          "elements from 10 step 1",
+                          "elements from 0 step 1 count 50",
+                          "shuffle 20 seed 3",
+                          "repeat 2",
+                          "batch 8 keep"};
   CHECK(lines_of(all) == want);
-  CHECK(lines_of(all.prefetch(3)) == want);                                // how it is made is not in it
+  CHECK(lines_of(all.prefetch(3)) == want);  // how it is made is not in it
   auto const by_threads = data::digits(100, 5, 20).map(scale, {.threads = 2}).skip(10).take(50);
   CHECK(lines_of(by_threads.shuffle(20, 3).repeat(2).batch(8)) == want);
   CHECK(last_line_of(numbers(4).batch(3, data::Remainder::drop)) == "batch 3 drop");

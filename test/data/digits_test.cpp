@@ -29,7 +29,7 @@ struct Drawn {
 
 /// A linear model: softmax regression on (B, 784) pixels, by hand so that nothing but the digits is tested.
 struct SoftmaxRegression {
-  std::vector<float> w = std::vector<float>(784 * 10);                     // (784, 10)
+  std::vector<float> w = std::vector<float>(784 * 10);  // (784, 10)
   std::array<float, 10> b{};
 
   std::array<float, 10> logits(float const* x) const {
@@ -88,7 +88,7 @@ TEST_CASE("all ten digits are drawn about equally often, with ink on paper", "[d
     ++count.at(row.y[0]);
     for (auto const p : row.x) ink += p > 127;
   }
-  CHECK(*std::min_element(count.begin(), count.end()) > 140);              // 200 expected, standard deviation 13
+  CHECK(*std::min_element(count.begin(), count.end()) > 140);  // 200 expected, standard deviation 13
   CHECK(*std::max_element(count.begin(), count.end()) < 260);
   CHECK(ink / 2'000 / data::digit_pixels > 0.05);
   CHECK(ink / 2'000 / data::digit_pixels < 0.25);

@@ -47,16 +47,12 @@ struct ToWord {
 
 inline auto words(std::size_t n) { return Counting{n}.map<Number, Word>(ToWord{}); }
 
-template <class Element, class G>
-inline constexpr bool has = false;
-template <class... F, class G>
-inline constexpr bool has<Row<F...>, G> = (std::is_same_v<F, G> || ...);
-template <class... F, class G>
-inline constexpr bool has<Rows<F...>, G> = (std::is_same_v<F, G> || ...);
+template <class Element, class G> inline constexpr bool has             = false;
+template <class... F, class G> inline constexpr bool has<Row<F...>, G>  = (std::is_same_v<F, G> || ...);
+template <class... F, class G> inline constexpr bool has<Rows<F...>, G> = (std::is_same_v<F, G> || ...);
 
 /// Throws when the fields of a row do not belong to its Number.
-template <class... F>
-void expect_row(Row<F...> const& row) {
+template <class... F> void expect_row(Row<F...> const& row) {
   auto const i = row[Number{}][0];
   auto right   = row[Number{}].size() == 1;
   if constexpr (has<Row<F...>, Word>) right = right && row.text(Word{}) == word(i);
@@ -67,9 +63,8 @@ void expect_row(Row<F...> const& row) {
 }
 
 /// Throws when the fields of a row of a batch do not belong to its Number, or the padding is not zeros.
-template <class... F>
-void expect_row(Rows<F...> const& batch, std::size_t i) {
-  auto row = Row<F...>{};
+template <class... F> void expect_row(Rows<F...> const& batch, std::size_t i) {
+  auto row     = Row<F...>{};
   row.fields() = {batch.unpadded(F{}, i)...};
   expect_row(row);
   if constexpr (has<Rows<F...>, Word>) {
@@ -82,8 +77,7 @@ void expect_row(Rows<F...> const& batch, std::size_t i) {
 /// The numbers of a pass, in order; throws when another field of a row does not belong to its number.
 ///
 /// error   gets what a BadArgument that ends the pass says; null: it is thrown
-template <class D>
-std::vector<int> numbers(D const& dataset, std::size_t epoch = 0, std::string* error = nullptr) {
+template <class D> std::vector<int> numbers(D const& dataset, std::size_t epoch = 0, std::string* error = nullptr) {
   auto all    = std::vector<int>{};
   auto stream = dataset.stream(epoch);
   try {

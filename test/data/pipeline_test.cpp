@@ -91,7 +91,7 @@ TEST_CASE("from packed files to batches, no number of threads changes a bit", "[
   CHECK(pass(in, 1, 1, 1) == other);
 
   auto expected = std::vector<int>(10), seen = std::vector<int>(10);
-  auto digits   = data::digits(100, 1).stream(0);
+  auto digits = data::digits(100, 1).stream(0);
   for (Sample<std::uint8_t, std::uint8_t> row; digits.next(row);) ++expected[row.y[0]];
   for (auto const label : other.y) ++seen.at(static_cast<std::size_t>(label));
   CHECK(seen == expected);

@@ -59,20 +59,20 @@ TEST_CASE("a shape is a function of seed and index, wherever a dataset begins", 
 
 TEST_CASE("all ten shapes are drawn about equally often, and colours do not tell them apart", "[data]") {
   constexpr std::size_t n = 1'000;
-  auto count = std::array<int, 10>{};
-  auto of    = std::vector<std::array<float, 6>>{};
-  auto label = std::vector<std::size_t>{};
-  auto stream = data::shapes(n, 1).stream(0);
+  auto count              = std::array<int, 10>{};
+  auto of                 = std::vector<std::array<float, 6>>{};
+  auto label              = std::vector<std::size_t>{};
+  auto stream             = data::shapes(n, 1).stream(0);
   for (Sample<std::uint8_t, std::uint8_t> row; stream.next(row);) {
     REQUIRE(row.x.size() == data::shape_pixels);
     ++count.at(row.y[0]);
     of.push_back(colours(row.x));
     label.push_back(row.y[0]);
   }
-  CHECK(*std::min_element(count.begin(), count.end()) > 65);               // 100 expected, standard deviation 9.5
+  CHECK(*std::min_element(count.begin(), count.end()) > 65);  // 100 expected, standard deviation 9.5
   CHECK(*std::max_element(count.begin(), count.end()) < 135);
   auto right = 0;
-  for (std::size_t i = 0; i < n; ++i) {                                    // the label of the nearest other picture
+  for (std::size_t i = 0; i < n; ++i) {  // the label of the nearest other picture
     auto nearest = std::size_t{0};
     auto least   = 1e9F;
     for (std::size_t j = 0; j < n; ++j) {
@@ -83,7 +83,7 @@ TEST_CASE("all ten shapes are drawn about equally often, and colours do not tell
     right += label[nearest] == label[i];
   }
   std::printf("by colours alone, %.3f of the drawn shapes are right\n", right / 1e3);
-  CHECK(right < 200);                                                      // 100 by chance
+  CHECK(right < 200);  // 100 by chance
 }
 
 }  // namespace shapes_test

@@ -24,7 +24,7 @@ using namespace chorale;
 /// another row.
 class Counting : public data::Pipe<Counting> {
  public:
-  using element = Sample<float, int>;
+  using element                = Sample<float, int>;
   static constexpr bool stable = false;
   static constexpr auto never  = static_cast<std::size_t>(-1);
 
@@ -67,12 +67,10 @@ class Counting : public data::Pipe<Counting> {
 static_assert(Dataset<Counting>);
 
 /// Whether the elements of a dataset stay where they are; for decltype of a variable.
-template <class D>
-inline constexpr bool is_stable = Stable<std::remove_cv_t<D>>;
+template <class D> inline constexpr bool is_stable = Stable<std::remove_cv_t<D>>;
 
 /// The targets of one pass, in order; throws when a row's x does not belong to its y.
-template <Dataset D>
-std::vector<int> targets(D const& dataset, std::size_t epoch = 0) {
+template <Dataset D> std::vector<int> targets(D const& dataset, std::size_t epoch = 0) {
   auto stream = dataset.stream(epoch);
   auto all    = std::vector<int>{};
   for (typename D::element e; stream.next(e);) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Texts as tokens, and windows of tokens as rows.
-#include "test/support/graph_nets.hpp"
 #include "test/support/folder.hpp"
+#include "test/support/graph_nets.hpp"
 #include "test/support/shakespeare.hpp"
 
 #include <chorale/chorale.hpp>
@@ -36,8 +36,7 @@ std::vector<int> counting(int n) {
   return tokens;
 }
 /// The first token of each row, after a check of the others.
-template <class D>
-std::vector<int> firsts(D const& dataset, std::size_t epoch = 0) {
+template <class D> std::vector<int> firsts(D const& dataset, std::size_t epoch = 0) {
   auto all    = std::vector<int>{};
   auto stream = dataset.stream(epoch);
   auto row    = typename D::element{};
@@ -80,10 +79,12 @@ TEST_CASE("characters are tokens in the order of their code points, and a file k
   CHECK_THROWS_WITH(characters.encode("hé€"),
                     Contains("the text has U+20AC at byte 3, which is none of the 7 characters"));
   CHECK_THROWS_WITH(characters.encode("h\x80"), Contains("the text is not UTF-8 from byte 1 on"));
-  CHECK_THROWS_WITH(characters.decode(std::vector<int>{7}), Contains("id 7 at position 0 is no token: they are 0 to 6"));
+  CHECK_THROWS_WITH(characters.decode(std::vector<int>{7}),
+                    Contains("id 7 at position 0 is no token: they are 0 to 6"));
   CHECK_THROWS_WITH(data::CharacterTokenizer::of(""), Contains("an empty text has no characters"));
   write(folder / "other", "ba");
-  CHECK_THROWS_WITH(data::CharacterTokenizer::load(folder / "other"), Contains("not in the order of their code points"));
+  CHECK_THROWS_WITH(data::CharacterTokenizer::load(folder / "other"),
+                    Contains("not in the order of their code points"));
   CHECK_THROWS_AS(characters.save(folder / "none" / "x"), BadFile);
 }
 
@@ -94,8 +95,8 @@ TEST_CASE("a file that is no text is one sentence", "[data][text]") {
   write(folder / "empty", "");
   CHECK_THROWS_WITH(data::read_text(folder / "empty"), Contains("empty: is empty, but a text is needed"));
   CHECK_THROWS_WITH(data::read_text(folder / "none"), Contains("none: cannot be opened: No such file"));
-  for (auto const* bad : {"ab\xC0\x80", "ab\xE0\x80\x80", "ab\xED\xA0\x80", "ab\xF4\x90\x80\x80", "ab\xE2\x82", "ab\xFF",
-                          "ab\x80"}) {
+  for (auto const* bad :
+       {"ab\xC0\x80", "ab\xE0\x80\x80", "ab\xED\xA0\x80", "ab\xF4\x90\x80\x80", "ab\xE2\x82", "ab\xFF", "ab\x80"}) {
     write(folder / "bad", bad);
     CHECK_THROWS_WITH(data::read_text(folder / "bad"), Contains("bad: byte 2: is not UTF-8, as a text is"));
   }
@@ -121,8 +122,8 @@ TEST_CASE("windows are shuffled, dealt out and continued as other rows", "[data]
   CHECK(sorted == counting(96));
   CHECK(one != sorted);
   CHECK(one != two);
-  CHECK(firsts(rows.shuffle(1'000, Seed{3}), 0) == one);                   // a function of the recipe and the epoch
-  auto dealt       = std::vector<int>(96);                                 // to three workers
+  CHECK(firsts(rows.shuffle(1'000, Seed{3}), 0) == one);  // a function of the recipe and the epoch
+  auto dealt       = std::vector<int>(96);                // to three workers
   auto const fixed = rows.shuffle(1'000, Seed{3}, data::Order::fixed);
   for (std::size_t i = 0; i < 3; ++i) {
     auto const mine = firsts(fixed.shard(3, i), i);
@@ -143,7 +144,7 @@ TEST_CASE("windows are shuffled, dealt out and continued as other rows", "[data]
   REQUIRE(lines.size() == 2);
   CHECK(lines[0] == "windows of 4 shift 1 of 100 tokens");
   CHECK(lines[0] == others[0]);
-  CHECK(lines[1] != others[1]);                                            // ranks compare all tokens
+  CHECK(lines[1] != others[1]);  // ranks compare all tokens
 }
 
 namespace {
@@ -152,8 +153,7 @@ struct Tokens : Field<int, 16> {};
 struct After : Field<int, 16> {};
 
 /// Mean loss of each epoch of a small GPT over windows of a text.
-template <int Words, class S>
-auto learn(std::vector<int> tokens, S strategy, std::size_t batches, int epochs) {
+template <int Words, class S> auto learn(std::vector<int> tokens, S strategy, std::size_t batches, int epochs) {
   using Gpt    = test::graph_nets::Gpt2<Tokens, After, 1, 16, 2, Words, 16>;
   auto trainer = Trainer{nn::compile<Gpt>(loss::SparseCrossEntropy{}, optim::AdamW{.learning_rate = 0.01F}), strategy,
                          RingAllReduce{}, LocalTransport{}, 1};
@@ -167,12 +167,12 @@ auto learn(std::vector<int> tokens, S strategy, std::size_t batches, int epochs)
 }  // namespace
 
 TEST_CASE("a GPT learns a generated text, on two replicas as on one", "[data][windows]") {
-  auto text = std::string{};                                               // after each word of the text one of two
+  auto text = std::string{};  // after each word of the text one of two
   for (std::uint64_t i = 0; text.size() < 2'000; ++i)
     text += std::vector<std::string>{"to be ", "or not ", "that is "}[(i + Random{Seed{1}, 0}.below(i, 2)) % 3];
   auto const characters = data::CharacterTokenizer::of(text);
   REQUIRE(characters.size() <= 12);
-  auto const tokens = characters.encode(text);
+  auto const tokens        = characters.encode(text);
   auto const [one, of_one] = learn<12>(tokens, OneDeviceStrategy{Cpu::logical(1)[0]}, 8, 6);
   auto const [two, of_two] = learn<12>(tokens, MirroredStrategy{Cpu::logical(2)}, 8, 6);
   CHECK(one[0] > 1.2F);
@@ -192,11 +192,11 @@ TEST_CASE("a character GPT learns tiny Shakespeare", "[data][windows]") {
   CHECK(characters.decode(tokens) == text);
   auto counts = std::vector<double>(65);
   for (auto const token : tokens) ++counts[static_cast<std::size_t>(token)];
-  auto entropy = 0.0;                                                      // of one character by itself
+  auto entropy = 0.0;  // of one character by itself
   for (auto const n : counts) entropy -= n / 1'115'394 * std::log(n / 1'115'394);
   auto const [losses, hashes] = learn<65>(std::move(tokens), OneDeviceStrategy{Cpu::logical(1)[0]}, 40, 2);
   CHECK(losses[0] < std::log(65.0F));
-  CHECK(double{losses[1]} < entropy - 0.2);                                // it looks at the characters before
+  CHECK(double{losses[1]} < entropy - 0.2);  // it looks at the characters before
 }
 
 TEST_CASE("a token that the table of a network does not have is one sentence", "[data][windows]") {

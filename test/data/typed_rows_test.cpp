@@ -17,7 +17,6 @@ using sources::Number;
 using sources::Pair;
 using sources::Word;
 
-
 static_assert(data::is_row<Row<Pair, Number>> && !data::is_row<Rows<Pair, Number>>);
 static_assert(data::is_row<Sample<float, int>> && !data::is_row<Batch>);
 static_assert(Dataset<decltype(sources::pairs(3))> && Dataset<decltype(sources::words(3).batch(2))>);
@@ -104,12 +103,12 @@ TEST_CASE("a ragged field is as wide as the widest row of its batch", "[data][fi
     auto const check = [](auto const& batches) {
       auto stream = batches.stream(0);
       auto batch  = Rows<Number, Word>{};
-      REQUIRE(stream.next(batch));                                         // "", "1", "22", "333"
+      REQUIRE(stream.next(batch));  // "", "1", "22", "333"
       CHECK((batch.rows == 4 && batch.width(Word{}) == 3 && batch[Word{}].size() == 12));
       auto const lengths = batch.lengths(Word{});
       CHECK(std::vector<int>(lengths.begin(), lengths.end()) == std::vector<int>{0, 1, 2, 3});
       CHECK((batch.text(Word{}, 0).empty() && batch.text(Word{}, 2) == "22" && batch[Word{}][8] == 0));
-      REQUIRE(stream.next(batch));                                         // "", "5"
+      REQUIRE(stream.next(batch));  // "", "5"
       CHECK((batch.rows == 2 && batch.width(Word{}) == 1 && batch.text(Word{}, 1) == "5"));
       CHECK_FALSE(stream.next(batch));
     };
@@ -118,7 +117,7 @@ TEST_CASE("a ragged field is as wide as the widest row of its batch", "[data][fi
   }
   auto stream = sources::words(1).batch(4).stream(0);
   auto batch  = Rows<Number, Word>{};
-  REQUIRE(stream.next(batch));                                             // only rows of no bytes
+  REQUIRE(stream.next(batch));  // only rows of no bytes
   CHECK((batch.rows == 1 && batch[Word{}].empty() && batch.lengths(Word{})[0] == 0));
 }
 
@@ -130,7 +129,8 @@ TEST_CASE("padded_batch pads ragged fields to a length, with a value", "[data][f
   CHECK(std::string{batch[Word{}].begin(), batch[Word{}].end()} == "-----1----22---333--");
   auto const narrow = sources::words(6).padded_batch(4, data::Remainder::drop, data::PaddingOf<Word>{.length = 2});
   CHECK_THROWS_WITH(sources::numbers(narrow), Contains("row 3: field sources::Word has length 3, but batches are "
-                                                       "padded to 2") && Contains("Try: a longer PaddingOf"));
+                                                       "padded to 2") &&
+                                                  Contains("Try: a longer PaddingOf"));
   CHECK_THROWS_WITH(sources::words(6).padded_batch(4, data::Padding{.width = 3}), Contains("write PaddingOf<Field>"));
   CHECK(narrow.size() == 1);
 }
@@ -143,15 +143,15 @@ TEST_CASE("the ragged dimension of a field may be any of its dimensions", "[data
     to[Grid{}].assign(2 * n, 0);
     for (std::size_t k = 0; k < 2 * n; ++k) to[Grid{}][k] = static_cast<int>(10 * n + k);
   });
-  auto stream = grid.batch(3).stream(0);
-  auto batch  = Rows<Frames, Grid>{};
+  auto stream     = grid.batch(3).stream(0);
+  auto batch      = Rows<Frames, Grid>{};
   REQUIRE(stream.next(batch));
   CHECK((batch.width(Frames{}) == 4 && batch.width(Grid{}) == 4));
   CHECK((batch.lengths(Frames{})[1] == 1 && batch.lengths(Grid{})[2] == 2));
   CHECK((batch.unpadded(Frames{}, 1).size() == 2 && batch.unpadded(Frames{}, 1)[1] == 1));
   auto const numbers = batch[Grid{}];
   CHECK(std::vector<int>(numbers.begin(), numbers.end()) ==
-        std::vector<int>{0, 0, 0, 0, 10, 0, 11, 0, 20, 21, 22, 23});       // each line of a grid is padded
+        std::vector<int>{0, 0, 0, 0, 10, 0, 11, 0, 20, 21, 22, 23});  // each line of a grid is padded
 }
 
 TEST_CASE("rows of named fields can be made of vectors", "[data][fields]") {
@@ -186,14 +186,16 @@ TEST_CASE("vectors that are no rows of their fields are refused", "[data][fields
 }
 
 TEST_CASE("a generator fills the fields of its rows", "[data][fields]") {
-  auto const rows = data::from_generator<Number, Word>([](std::size_t) {
-    return [i = 0](NewRow<Number, Word>& to) mutable {
-      auto const text = sources::word(i);
-      to[Number{}].assign(1, i);
-      to[Word{}].assign(text.begin(), text.end());
-      return i++ < 5;
-    };
-  }, 5);
+  auto const rows = data::from_generator<Number, Word>(
+      [](std::size_t) {
+        return [i = 0](NewRow<Number, Word>& to) mutable {
+          auto const text = sources::word(i);
+          to[Number{}].assign(1, i);
+          to[Word{}].assign(text.begin(), text.end());
+          return i++ < 5;
+        };
+      },
+      5);
   CHECK(rows.size() == 5);
   CHECK(sources::numbers(rows.batch(2)) == sources::in_order(5));
   auto const wrong = data::from_generator<Number>([](std::size_t) {
@@ -202,7 +204,7 @@ TEST_CASE("a generator fills the fields of its rows", "[data][fields]") {
       return i++ < 5;
     };
   });
-  auto error = std::string{};
+  auto error       = std::string{};
   CHECK(sources::numbers(wrong, 0, &error) == sources::in_order(2));
   CHECK_THAT(error, Contains("row 2: field sources::Number has 2 numbers, but 1 are needed") && Contains("Try: a map"));
 }

@@ -23,10 +23,10 @@ using namespace chorale;
 
 namespace {
 
-constexpr int rows = 61, per_batch = 8, steps_per_pass = 8;                // 61 rows: the last batch has 5
+constexpr int rows = 61, per_batch = 8, steps_per_pass = 8;  // 61 rows: the last batch has 5
 
 /// One row as a replica sees it: which one, and what the random change made of it.
-using Row = std::pair<int, float>;
+using Row   = std::pair<int, float>;
 /// The rows of each step, by the replicas in their order.
 using Steps = std::vector<std::vector<Row>>;
 
@@ -34,8 +34,7 @@ using Steps = std::vector<std::vector<Row>>;
 struct World {
   int ranks;
 
-  template <class D>
-  auto distribute(D const& batches, int pass) const {
+  template <class D> auto distribute(D const& batches, int pass) const {
     auto all = std::vector<Rank>(static_cast<std::size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
     auto stream = batches.stream(static_cast<std::size_t>(pass));
@@ -60,8 +59,7 @@ struct Cursor {
   int pass;
   std::size_t batch;
 };
-template <class D>
-Cursor run(World const& world, D const& data, Cursor from, std::size_t steps, Steps& to) {
+template <class D> Cursor run(World const& world, D const& data, Cursor from, std::size_t steps, Steps& to) {
   auto epochs = EpochBatches<World, D>{world, data, 0, from.pass};
   for (auto pass = from.pass; pass < 2; ++pass) {
     if (pass == from.pass) epochs.resume(from.batch, pass, from.batch);
@@ -112,7 +110,7 @@ TEST_CASE("two epochs give the same rows in the same order to any number of rank
   run(World{1}, pipeline(files, 1), {0, 0}, 1'000, expected);
   REQUIRE(expected.size() == 2 * steps_per_pass);
   CHECK(expected.front() != expected.at(steps_per_pass));
-  for (int epoch = 0; epoch < 2; ++epoch) {                                // each row once: none padded, twice or lost
+  for (int epoch = 0; epoch < 2; ++epoch) {  // each row once: none padded, twice or lost
     auto seen = std::vector<int>{};
     for (std::size_t step = 0; step < steps_per_pass; ++step)
       for (auto const& [row, noise] : expected[static_cast<std::size_t>(epoch) * steps_per_pass + step])

@@ -20,7 +20,7 @@
 using namespace chorale;
 
 TEST_CASE("a run calls the function once on each thread, and the caller is thread 0", "[device][threads]") {
-  for (int const size : {1, 2, 5}) {                                       // also more threads than cores
+  for (int const size : {1, 2, 5}) {  // also more threads than cores
     auto threads = Cpu::Threads{Cpu{}, size};
     for (int n = 1; n <= size; ++n)
       for (int round = 0; round < 100; ++round) {
@@ -49,7 +49,8 @@ TEST_CASE("the caller's kernels have their threads again after a run", "[device]
   CHECK(Cpu::threads_here() == 3);
 }
 
-TEST_CASE("loops of a thread run on the threads lent to it, while these live and run nothing else", "[device][threads]") {
+TEST_CASE("loops of a thread run on the threads lent to it, while these live and run nothing else",
+          "[device][threads]") {
   auto const device = Cpu::with_threads(3);
   auto const scope  = Cpu::Scope{device};
   auto lent         = std::make_shared<Cpu::Threads>(device, 3);
@@ -66,14 +67,14 @@ TEST_CASE("loops of a thread run on the threads lent to it, while these live and
   CHECK_FALSE(own());
   Cpu::Threads::lend(lent);
   loop();
-#ifndef __SANITIZE_THREAD__                                                // under which each() runs on one thread
+#ifndef __SANITIZE_THREAD__  // under which each() runs on one thread
   CHECK(own());
 #endif
   names = {};
   lent->run(3, [&](int i) {
     if (i != 0) return;
     auto const many = Cpu::Scope{device};
-    loop();                                                                // they are taken: by others, but in full
+    loop();  // they are taken: by others, but in full
   });
   CHECK_FALSE(own());
   CHECK_FALSE(names[2].empty());
@@ -94,7 +95,7 @@ TEST_CASE("a run takes 1 to size() threads", "[device][threads]") {
 TEST_CASE("no thread passes a barrier before all have come", "[device][threads]") {
   auto threads = Cpu::Threads{Cpu{}, 4};
   for (int n = 1; n <= 4; ++n) {
-    auto here = std::vector<int>(static_cast<std::size_t>(n));             // plain: the barrier orders them
+    auto here = std::vector<int>(static_cast<std::size_t>(n));  // plain: the barrier orders them
     auto bad  = std::atomic<int>{0};
     threads.run(n, [&](int i) {
       for (int phase = 1; phase <= 200; ++phase) {
@@ -119,8 +120,10 @@ TEST_CASE("a thread waits for what another announces", "[device][threads]") {
         progress[static_cast<std::size_t>(i)].store(step, std::memory_order_release);
         threads.announce();
       } else {
-        threads.wait([&] { return progress[1].load(std::memory_order_acquire) >= step &&
-                                  progress[2].load(std::memory_order_acquire) >= step; });
+        threads.wait([&] {
+          return progress[1].load(std::memory_order_acquire) >= step &&
+                 progress[2].load(std::memory_order_acquire) >= step;
+        });
         seen = step;
       }
     }
@@ -132,14 +135,19 @@ TEST_CASE("the first failure of a run is thrown, nobody waits for the thread tha
           "[device][threads]") {
   auto threads = Cpu::Threads{Cpu{}, 3};
   for (int failing = 0; failing < 3; ++failing) {
-    CHECK_THROWS_WITH(threads.run(3, [&](int i) {
-      if (i == failing) throw std::runtime_error{"no room on thread " + std::to_string(i)};
-      threads.barrier();
-    }), "no room on thread " + std::to_string(failing));
-    CHECK_THROWS_WITH(threads.run(3, [&](int i) {
-      if (i == failing) throw std::runtime_error{"not ready"};
-      threads.wait([] { return false; });
-    }), "not ready");
+    CHECK_THROWS_WITH(threads.run(3,
+                                  [&](int i) {
+                                    if (i == failing)
+                                      throw std::runtime_error{"no room on thread " + std::to_string(i)};
+                                    threads.barrier();
+                                  }),
+                      "no room on thread " + std::to_string(failing));
+    CHECK_THROWS_WITH(threads.run(3,
+                                  [&](int i) {
+                                    if (i == failing) throw std::runtime_error{"not ready"};
+                                    threads.wait([] { return false; });
+                                  }),
+                      "not ready");
     auto calls = std::atomic<int>{0};
     threads.run(3, [&](int) {
       threads.barrier();
@@ -155,15 +163,15 @@ TEST_CASE("a thread that waits gives its core away, and is woken", "[device][thr
   auto calls   = 0;
   auto asleep  = std::atomic<int>{0};
   for (int round = 1; round <= 5; ++round) {
-    REQUIRE(test::await_sleep("cpu 1"));                                   // for the next run
+    REQUIRE(test::await_sleep("cpu 1"));  // for the next run
     auto caller = NamedThread{"caller", [&] {
-      threads.run(2, [&](int i) {
-        if (i == 0) return;
-        asleep += test::await_sleep("caller") ? 1 : 0;                     // for the end of this one
-        ++calls;
-      });
-    }};
-    caller = {};
+                                threads.run(2, [&](int i) {
+                                  if (i == 0) return;
+                                  asleep += test::await_sleep("caller") ? 1 : 0;  // for the end of this one
+                                  ++calls;
+                                });
+                              }};
+    caller      = {};
     CHECK(calls == round);
     CHECK(asleep == round);
   }

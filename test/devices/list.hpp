@@ -284,20 +284,16 @@ SENTENCE(1,
 SENTENCE(2,
          "chorale: this layer is not written in operations of StableHLO, so no PJRT device computes it. Use layers "
          "that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, or use a strategy over Cpu")
-SENTENCE(3,
-         "chorale: nn::GaussianNoise has no kernels for this device. Use a strategy over Cpu")
+SENTENCE(3, "chorale: nn::GaussianNoise has no kernels for this device. Use a strategy over Cpu")
 SENTENCE(4,
          "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together. Leave "
          "it out, or use a strategy over Cpu")
 SENTENCE(5,
          "chorale: nn::Conv2D with KernelWidth, Dilation or Groups has no kernels for this device. Use a strategy over "
          "Cpu")
-SENTENCE(6,
-         "chorale: nn::DepthwiseConv2D has no kernels for this device. Use a strategy over Cpu")
-SENTENCE(7,
-         "chorale: nn::Conv2DTranspose has no kernels for this device. Use a strategy over Cpu")
-SENTENCE(8,
-         "chorale: nn::Conv1D has no kernels for this device. Use a strategy over Cpu")
+SENTENCE(6, "chorale: nn::DepthwiseConv2D has no kernels for this device. Use a strategy over Cpu")
+SENTENCE(7, "chorale: nn::Conv2DTranspose has no kernels for this device. Use a strategy over Cpu")
+SENTENCE(8, "chorale: nn::Conv1D has no kernels for this device. Use a strategy over Cpu")
 SENTENCE(9,
          "chorale: gradients that are rows of a table run on CPUs only. Write nn::Embedding<rows, width, "
          "nn::DenseGradient>, or use a strategy over Cpu")
@@ -320,18 +316,12 @@ SENTENCE(14,
 SENTENCE(15,
          "chorale: this loss is not written in operations of StableHLO, so no PJRT device computes it. Use losses "
          "that docs/46-tpu.md lists, specialise nn::stablehlo::LossLowering, or use a strategy over Cpu")
-SENTENCE(16,
-         "chorale: optim::RMSprop runs on CPUs only. On a GPU use optim::Adam")
-SENTENCE(17,
-         "chorale: optim::Adagrad runs on CPUs only. On a GPU use optim::Adam")
-SENTENCE(18,
-         "chorale: optim::Nadam runs on CPUs only. On a GPU use optim::Adam")
-SENTENCE(19,
-         "chorale: optim::Lion runs on CPUs only. On a GPU use optim::AdamW")
-SENTENCE(20,
-         "chorale: optim::Lamb runs on CPUs only. On a GPU use optim::AdamW")
-SENTENCE(21,
-         "chorale: optim::Averaged runs on CPUs only. Use the optimizer that it contains, or a strategy over Cpu")
+SENTENCE(16, "chorale: optim::RMSprop runs on CPUs only. On a GPU use optim::Adam")
+SENTENCE(17, "chorale: optim::Adagrad runs on CPUs only. On a GPU use optim::Adam")
+SENTENCE(18, "chorale: optim::Nadam runs on CPUs only. On a GPU use optim::Adam")
+SENTENCE(19, "chorale: optim::Lion runs on CPUs only. On a GPU use optim::AdamW")
+SENTENCE(20, "chorale: optim::Lamb runs on CPUs only. On a GPU use optim::AdamW")
+SENTENCE(21, "chorale: optim::Averaged runs on CPUs only. Use the optimizer that it contains, or a strategy over Cpu")
 SENTENCE(22,
          "chorale: optim::LossScaled does not fit a network derived from nn::Graph, which computes in float. Use the "
          "optimizer that it contains")

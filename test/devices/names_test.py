@@ -27,7 +27,7 @@ def names_of_headers():
                     inside.append(begun[1])
                 elif line.startswith("}  // namespace"):
                     inside.pop()
-                elif defined := re.match(r"(?:struct|class|using|enum class) (\w+)(?![\w:<])", line):
+                elif defined := re.match(r"(?:template <.*> )?(?:struct|class|using|enum class) (\w+)(?![\w:<])", line):
                     found.add(("::".join(inside).removeprefix("chorale::"), defined[1]))
     return {(inside, name) for inside, name in found if inside in ("nn", "loss", "metric", "optim")}
 

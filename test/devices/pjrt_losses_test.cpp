@@ -35,13 +35,13 @@ TEST_CASE("PJRT devices compute losses as Cpu does", "[devices][pjrt]") {
 #define PRECISION(...)
   each_part(std::tuple_cat(std::tuple{}
 #include "test/devices/list.hpp"
-                           ), [](auto const& one) { compare(device(), one); });
+                           ),
+            [](auto const& one) { compare(device(), one); });
 #undef LOSS
 #undef METRIC
 }
 
-template <class Of>
-void compare_metrics() {
+template <class Of> void compare_metrics() {
 #define LOSS(...)
 #define METRIC(in_sequential, in_graph, pjrt, of, ...) \
   , tuple_if_same<std::is_same_v<Of, of> ? pjrt : none>([] { return __VA_ARGS__; })

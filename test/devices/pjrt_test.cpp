@@ -33,15 +33,14 @@ auto const& device() {
 #define PRECISION(...)
 constexpr auto layers = ListOfRows<>{}
 #include "test/devices/list.hpp"
-    ;
+;
 #undef LAYER
 #undef LOSS
 #undef METRIC
 #undef RULE
 #undef PRECISION
 
-template <class Inputs>
-void compare_layers() {
+template <class Inputs> void compare_layers() {
   decltype(layers.with<Inputs>())::template each_part<LayerCase, 8>([](auto const& one) { compare(device(), one); });
 }
 

@@ -24,10 +24,10 @@
 namespace chorale::test::devices {
 
 // Answers of list.hpp.
-constexpr int same = 0;                                                    // three steps are those of Cpu
-constexpr int none = -1;                                                   // not on Cpu either
-constexpr int no(int sentence, int = 0) { return sentence; }               // what the compiler says
-constexpr int throws(int sentence) { return -1 - sentence; }               // what the program says when it begins
+constexpr int same = 0;                                       // three steps are those of Cpu
+constexpr int none = -1;                                      // not on Cpu either
+constexpr int no(int sentence, int = 0) { return sentence; }  // what the compiler says
+constexpr int throws(int sentence) { return -1 - sentence; }  // what the program says when it begins
 
 struct Vector : Field<float, 6> {};
 struct OtherVector : Field<float, 6> {};
@@ -37,15 +37,13 @@ struct Image : Field<float, 6, 5, 4> {};
 struct Ids : Field<int, 4> {};
 struct Bytes : Field<std::uint8_t, 4> {};
 struct Ragged : Field<int, ragged> {};
-template <class T, std::size_t size, int number = 0>
-struct Target : Field<T, static_cast<int>(size)> {};
+template <class T, std::size_t size, int number = 0> struct Target : Field<T, static_cast<int>(size)> {};
 using Numbers = Target<float, 3>;
 using Ranks   = Axis<"tensor", 2>;
 
 /// Numbers of 4 rows: labels and ids are 0 to 2, targets 0 or 1, one of them in each row of three.
 constexpr std::size_t rows_of_batch = 4;
-template <class F>
-std::vector<typename F::element_type> numbers_of() {
+template <class F> std::vector<typename F::element_type> numbers_of() {
   using T   = typename F::element_type;
   auto made = std::vector<T>(rows_of_batch * F::size);
   for (std::size_t i = 0; i < made.size(); ++i)
@@ -56,16 +54,14 @@ std::vector<typename F::element_type> numbers_of() {
 }
 
 /// A batch of fields, and the same as (x, y).
-template <class... F>
-struct Fields {
+template <class... F> struct Fields {
   std::tuple<std::vector<typename F::element_type>...> all{numbers_of<F>()...};
 
   auto batch() const {
     return std::apply([](auto const&... x) { return Rows<F...>{x...}; }, all);
   }
 };
-template <class X, class Y>
-struct Pairs {
+template <class X, class Y> struct Pairs {
   std::vector<typename X::element_type> x = numbers_of<X>();
   std::vector<typename Y::element_type> y = numbers_of<Y>();
 
@@ -88,8 +84,7 @@ struct RaggedFields {
 };
 
 // Inputs of the layers of the list. A layer of numbers comes after a Dense, whose gradient is what it gives back.
-template <class... F>
-struct On {};
+template <class... F> struct On {};
 using vector        = On<Vector>;
 using two_vectors   = On<Vector, OtherVector>;
 using sequence      = On<Sequence>;
@@ -100,14 +95,11 @@ using bytes         = On<Bytes>;
 struct derivatives {};
 struct ragged_ids {};
 
-template <class F>
-struct Before {
+template <class F> struct Before {
   nn::Dense<F::dims.back()> dense;
   constexpr auto operator()(auto x) const { return dense(x); }
 };
-template <class F>
-  requires std::is_integral_v<typename F::element_type>
-struct Before<F> {
+template <class F> requires std::is_integral_v<typename F::element_type> struct Before<F> {
   constexpr auto operator()(auto x) const { return x; }
 };
 
@@ -124,21 +116,17 @@ struct Tied {
 };
 
 /// A layer of sequences of which each rank has a part.
-template <class L>
-struct Scattered {
+template <class L> struct Scattered {
   L layer;
   constexpr auto operator()(auto x) const { return nn::gather_sequence<Ranks>(layer(nn::scatter_sequence<Ranks>(x))); }
 };
 
 /// Layers of the same inputs side by side, and the sum of what they give.
-template <class Inputs, class... L>
-struct SideBySide;
-template <class... F, class... L>
-struct SideBySide<On<F...>, L...> : nn::Graph<F...> {
+template <class Inputs, class... L> struct SideBySide;
+template <class... F, class... L> struct SideBySide<On<F...>, L...> : nn::Graph<F...> {
   using fields = Fields<F..., Numbers>;
 
-  template <class One>
-  struct Around {
+  template <class One> struct Around {
     std::tuple<Before<F>...> before;
     One layer;
     nn::Dense<3> after;
@@ -158,8 +146,7 @@ struct SideBySide<On<F...>, L...> : nn::Graph<F...> {
   static constexpr auto sum(auto x) { return x; }
   static constexpr auto sum(auto x, auto y, auto... more) { return sum(x + y, more...); }
 };
-template <class By>
-struct SideBySide<derivatives, By> : nn::Graph<Vector> {
+template <class By> struct SideBySide<derivatives, By> : nn::Graph<Vector> {
   using fields = Fields<Vector, Numbers>;
   nn::Block<nn::Dense<4>, nn::Tanh> net;
   nn::Dense<3> after, of_derivative;
@@ -168,43 +155,34 @@ struct SideBySide<derivatives, By> : nn::Graph<Vector> {
     return nn::outputs<Numbers>(after(u) + of_derivative(derived));
   }
 };
-template <class L>
-struct SideBySide<ragged_ids, L> : nn::Graph<Ragged> {
+template <class L> struct SideBySide<ragged_ids, L> : nn::Graph<Ragged> {
   using fields = RaggedFields;
   L layer;
   nn::Dense<3> after;
-  constexpr auto operator()(auto x) const {
-    return nn::outputs<Numbers>(after(nn::GlobalAveragePool1D{}(layer(x))));
-  }
+  constexpr auto operator()(auto x) const { return nn::outputs<Numbers>(after(nn::GlobalAveragePool1D{}(layer(x)))); }
 };
 
 /// Rows of the list that are one network: its model and its batch.
-template <class Inputs, class... L>
-struct LayerCase {
+template <class Inputs, class... L> struct LayerCase {
   static auto model() {
     return nn::compile<SideBySide<Inputs, L...>>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F});
   }
   static auto fields() { return typename SideBySide<Inputs, L...>::fields{}; }
 };
 /// The same one after another in a Sequential, or a layer of images or sequences alone.
-template <class Inputs, class... L>
-struct InSequential;
+template <class Inputs, class... L> struct InSequential;
 template <class... L>
-struct InSequential<vector, L...>
-    : nn::Sequential<nn::Input<6>, nn::Block<nn::Dense<6>, L>..., nn::Dense<3>> {
+struct InSequential<vector, L...> : nn::Sequential<nn::Input<6>, nn::Block<nn::Dense<6>, L>..., nn::Dense<3>> {
   using fields = Pairs<Vector, Numbers>;
 };
 template <class L>
-struct InSequential<image, L>
-    : nn::Sequential<nn::Input<6, 5, 4>, nn::Conv2D<4, 1>, L, nn::Flatten, nn::Dense<3>> {
+struct InSequential<image, L> : nn::Sequential<nn::Input<6, 5, 4>, nn::Conv2D<4, 1>, L, nn::Flatten, nn::Dense<3>> {
   using fields = Pairs<Image, Numbers>;
 };
-template <class L>
-struct InSequential<sequence, L> : nn::Sequential<nn::Input<4, 6>, L, nn::Flatten, nn::Dense<3>> {
+template <class L> struct InSequential<sequence, L> : nn::Sequential<nn::Input<4, 6>, L, nn::Flatten, nn::Dense<3>> {
   using fields = Pairs<Sequence, Numbers>;
 };
-template <class Inputs, class... L>
-struct SequentialLayerCase {
+template <class Inputs, class... L> struct SequentialLayerCase {
   static auto model() {
     return nn::compile<InSequential<Inputs, L...>>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F});
   }
@@ -212,10 +190,8 @@ struct SequentialLayerCase {
 };
 
 // Endings of networks for losses and metrics.
-template <class... L>
-struct Ending : nn::Block<L...> {
-  template <class... Before>
-  using after = nn::Sequential<Before..., L...>;
+template <class... L> struct Ending : nn::Block<L...> {
+  template <class... Before> using after = nn::Sequential<Before..., L...>;
 };
 using three               = Ending<nn::Dense<3>>;
 using three_probabilities = Ending<nn::Dense<3>, nn::Softmax>;
@@ -230,13 +206,11 @@ template <class E, class L, int number = 0>
 using TargetOf = Target<typename L::target, loss::targets_of<L>(width_of<E>), number>;
 
 /// A loss with the ending of a network that it takes.
-template <class E, class L>
-struct Ended {
+template <class E, class L> struct Ended {
   L loss;
 };
 /// An output for each loss.
-template <class Numbers, class... Cases>
-struct Outputs;
+template <class Numbers, class... Cases> struct Outputs;
 template <int... I, class... E, class... L>
 struct Outputs<std::integer_sequence<int, I...>, Ended<E, L>...> : nn::Graph<Vector> {
   using fields = Fields<Vector, TargetOf<E, L, I>...>;
@@ -247,8 +221,7 @@ struct Outputs<std::integer_sequence<int, I...>, Ended<E, L>...> : nn::Graph<Vec
     return nn::outputs<TargetOf<E, L, I>...>(std::get<static_cast<std::size_t>(I)>(endings)(seen)...);
   }
 };
-template <class... E>
-struct LossCase {
+template <class... E> struct LossCase {
   std::tuple<E...> cases;
 
   explicit LossCase(E... all) : cases{std::move(all)...} {}
@@ -256,20 +229,20 @@ struct LossCase {
   auto fields() const { return typename Outputs<std::make_integer_sequence<int, sizeof...(E)>, E...>::fields{}; }
 
  private:
-  template <int... I>
-  auto model_of(std::integer_sequence<int, I...>) const {
+  template <int... I> auto model_of(std::integer_sequence<int, I...>) const {
     using Net = Outputs<std::integer_sequence<int, I...>, E...>;
-    return std::apply([](auto const&... ended) {
-      return nn::compile<Net>((one_term<I>(ended) + ...), optim::SGD{.learning_rate = 0.1F});
-    }, cases);
+    return std::apply(
+        [](auto const&... ended) {
+          return nn::compile<Net>((one_term<I>(ended) + ...), optim::SGD{.learning_rate = 0.1F});
+        },
+        cases);
   }
-  template <int I, class End, class L>
-  static auto one_term(Ended<End, L> const& ended) { return nn::of<TargetOf<End, L, I>>(ended.loss); }
+  template <int I, class End, class L> static auto one_term(Ended<End, L> const& ended) {
+    return nn::of<TargetOf<End, L, I>>(ended.loss);
+  }
 };
-template <class E, class L>
-struct EndsWith : E::template after<nn::Input<6>, nn::Dense<6>, nn::Tanh> {};
-template <class E, class L>
-struct SequentialLossCase {
+template <class E, class L> struct EndsWith : E::template after<nn::Input<6>, nn::Dense<6>, nn::Tanh> {};
+template <class E, class L> struct SequentialLossCase {
   L loss;
   auto model() const { return nn::compile<EndsWith<E, L>>(loss, optim::SGD{.learning_rate = 0.1F}); }
   static auto fields() { return Pairs<Vector, TargetOf<E, L>>{}; }
@@ -288,28 +261,30 @@ struct numbers {
   using ending = three;
   using loss   = loss::MeanSquaredError;
 };
-template <class Of, class... M>
-struct MetricCase {
+template <class Of, class... M> struct MetricCase {
   using Case = Ended<typename Of::ending, typename Of::loss>;
   std::tuple<M...> metrics;
 
   explicit MetricCase(Of, M... all) : metrics{std::move(all)...} {}
   auto model() const {
-    return std::apply([](auto const&... m) {
-      return nn::compile<Outputs<std::integer_sequence<int, 0>, Case>>(typename Of::loss{}, optim::SGD{}, m...);
-    }, metrics);
+    return std::apply(
+        [](auto const&... m) {
+          return nn::compile<Outputs<std::integer_sequence<int, 0>, Case>>(typename Of::loss{}, optim::SGD{}, m...);
+        },
+        metrics);
   }
   static auto fields() { return typename Outputs<std::integer_sequence<int, 0>, Case>::fields{}; }
 };
-template <class Of, class... M>
-struct SequentialMetricCase {
+template <class Of, class... M> struct SequentialMetricCase {
   std::tuple<M...> metrics;
 
   explicit SequentialMetricCase(Of, M... all) : metrics{std::move(all)...} {}
   auto model() const {
-    return std::apply([](auto const&... m) {
-      return nn::compile<EndsWith<typename Of::ending, typename Of::loss>>(typename Of::loss{}, optim::SGD{}, m...);
-    }, metrics);
+    return std::apply(
+        [](auto const&... m) {
+          return nn::compile<EndsWith<typename Of::ending, typename Of::loss>>(typename Of::loss{}, optim::SGD{}, m...);
+        },
+        metrics);
   }
   static auto fields() { return Pairs<Vector, TargetOf<typename Of::ending, typename Of::loss>>{}; }
 };
@@ -317,8 +292,7 @@ struct SequentialMetricCase {
 /// A network of two layers, for rules and precisions.
 using TwoLayers     = Outputs<std::integer_sequence<int, 0>, Ended<three, loss::MeanSquaredError>>;
 using TwoInSequence = EndsWith<three, loss::MeanSquaredError>;
-template <class Net, class Rule>
-struct RuleCase {
+template <class Net, class Rule> struct RuleCase {
   Rule rule;
   auto model() const { return nn::compile<Net>(loss::MeanSquaredError{}, rule); }
   static auto fields() {
@@ -326,17 +300,14 @@ struct RuleCase {
     else return Pairs<Vector, Numbers>{};
   }
 };
-template <Products P>
-struct WithProducts {};
-template <class P, class Network, class Rule>
-struct PrecisionCase : RuleCase<Network, Rule> {
+template <Products P> struct WithProducts {};
+template <class P, class Network, class Rule> struct PrecisionCase : RuleCase<Network, Rule> {
   using precision = P;
-  struct Net : Network {};                                                 // compilers say a sentence once of a network
+  struct Net : Network {};  // compilers say a sentence once of a network
   auto model() const { return of(static_cast<P const*>(nullptr)); }
 
  private:
-  template <Products R>
-  auto of(WithProducts<R> const*) const {
+  template <Products R> auto of(WithProducts<R> const*) const {
     return nn::compile<nn::WithProducts<Net, R>>(loss::MeanSquaredError{}, this->rule);
   }
   auto of(auto const*) const { return nn::compile<Net, P>(loss::MeanSquaredError{}, this->rule); }
@@ -362,8 +333,7 @@ inline double largest_of(Span<float const> all) {
 /// Three steps of a model on a device: what the list asks about.
 ///
 /// look      called with the copy and the loss of each step; at the end with the loss of an evaluation and the outputs
-template <class D, class Case, class Look>
-void three_steps(D const& device, Case const& asked, Look&& look) {
+template <class D, class Case, class Look> void three_steps(D const& device, Case const& asked, Look&& look) {
   auto const fields = asked.fields();
   auto const batch  = fields.batch();
   auto const model  = asked.model();
@@ -379,8 +349,7 @@ void three_steps(D const& device, Case const& asked, Look&& look) {
 }
 
 /// Instantiates all that three steps need; for compilers alone.
-template <class D, class Case>
-void ask(D const& device, Case const& asked) {
+template <class D, class Case> void ask(D const& device, Case const& asked) {
   if constexpr (!std::is_same_v<decltype(asked.model()), RefusedModel>)
     three_steps(device, asked, [](auto&, float, Span<float const>) {});
 }
@@ -389,10 +358,9 @@ void ask(D const& device, Case const& asked) {
 struct Seen {
   std::vector<float> losses{}, metrics{}, variables{}, predicted{};
   std::vector<std::vector<float>> gradients{};
-  std::vector<std::string> names{};                                        // of the variables of gradients
+  std::vector<std::string> names{};  // of the variables of gradients
 };
-template <class D, class Case>
-Seen seen_on(D const& device, Case const& asked) {
+template <class D, class Case> Seen seen_on(D const& device, Case const& asked) {
   auto seen = Seen{};
   three_steps(device, asked, [&](auto& copy, float loss, Span<float const> predicted) {
     seen.losses.push_back(loss);
@@ -443,14 +411,12 @@ inline void compare(Seen const& got, Seen const& want, double near) {
   CHECK(apart(got.variables, want.variables, 1e-3) < near);
   CHECK(apart(got.predicted, want.predicted, 1e-3) < near);
 }
-template <class D, class Case>
-void compare(D const& device, Case const& asked) {
+template <class D, class Case> void compare(D const& device, Case const& asked) {
   compare(seen_on(device, asked), seen_on(Cpu{}, asked), 1e-4);
 }
 
 /// Compares variables after three steps that begin before the one before has ended, if a device has such.
-template <class D, class Case>
-void compare_ahead(D const& device, Case const& asked) {
+template <class D, class Case> void compare_ahead(D const& device, Case const& asked) {
   auto const fields = asked.fields();
   auto const batch  = fields.batch();
   auto copy         = asked.model().instantiate(device, Seed{3});
@@ -463,8 +429,7 @@ void compare_ahead(D const& device, Case const& asked) {
 }
 
 /// Compares three steps in a precision with those of Cpu, which has floats: not the same, but near.
-template <class D, class Case>
-void compare_rounded(D const& device, Case const& asked) {
+template <class D, class Case> void compare_rounded(D const& device, Case const& asked) {
   using P                  = typename Case::precision;
   constexpr bool is_float  = std::is_same_v<P, nn::Precision<float>>;
   constexpr bool is_halves = std::is_same_v<P, nn::Precision<bf16>> || std::is_same_v<P, nn::Precision<fp16>>;

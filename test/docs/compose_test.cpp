@@ -43,7 +43,7 @@ struct Messages {
       void wait() {}
     };
     Rank rank() const { return 0; }
-    int  size() const { return 1; }
+    int size() const { return 1; }
     pending send(Rank, Tag, ConstBytes) { return {}; }
     pending recv(Rank, Tag, Bytes) { return {}; }
   };
@@ -56,66 +56,65 @@ struct NotOfTheHost : LocalTransport {
   static constexpr bool reaches(Memory memory) { return memory != Memory::host; }
 };
 
-template <class T>
-struct Named {
+template <class T> struct Named {
   using type = T;
   std::string_view name;
 };
 
-constexpr auto reduces    = std::tuple{
-    Named<RingAllReduce>{"`RingAllReduce`"},
-    Named<PairwiseAllReduce>{"`PairwiseAllReduce`"},
-    Named<TreeAllReduce>{"`TreeAllReduce`"},
-    Named<DoubleTreeAllReduce>{"`DoubleTreeAllReduce`"},
-    Named<HalvingDoublingAllReduce>{"`HalvingDoublingAllReduce`"},
-    Named<RecursiveDoublingAllReduce>{"`RecursiveDoublingAllReduce`"},
-    Named<ReduceToOne>{"`ReduceToOne`"},
-    Named<AutoAllReduce>{"`AutoAllReduce`"},
-    Named<Compressed<bf16>>{"`Compressed<bf16>`"},
-    Named<TopK<10>>{"`TopK<10>`"},
-    Named<Reproducible<64>>{"`Reproducible<64>`"},
-    Named<DirectAllReduce>{"`DirectAllReduce`"},
-    Named<CopiedAllReduce>{"`CopiedAllReduce`"},
-    Named<HierarchicalAllReduce<>>{"`HierarchicalAllReduce`"}};
-constexpr auto transports = std::tuple{
-    Named<LocalTransport>{"`LocalTransport`"}, Named<SharedMemoryTransport>{"`SharedMemoryTransport`"},
-    Named<TcpTransport>{"`TcpTransport`"}, Named<Layered<LocalTransport, TcpTransport>>{"`Layered<..>`"},
-    Named<Messages>{"one with messages only"}, Named<NotOfTheHost>{"one that does not reach host memory"}};
+constexpr auto reduces = std::tuple{Named<RingAllReduce>{"`RingAllReduce`"},
+                                    Named<PairwiseAllReduce>{"`PairwiseAllReduce`"},
+                                    Named<TreeAllReduce>{"`TreeAllReduce`"},
+                                    Named<DoubleTreeAllReduce>{"`DoubleTreeAllReduce`"},
+                                    Named<HalvingDoublingAllReduce>{"`HalvingDoublingAllReduce`"},
+                                    Named<RecursiveDoublingAllReduce>{"`RecursiveDoublingAllReduce`"},
+                                    Named<ReduceToOne>{"`ReduceToOne`"},
+                                    Named<AutoAllReduce>{"`AutoAllReduce`"},
+                                    Named<Compressed<bf16>>{"`Compressed<bf16>`"},
+                                    Named<TopK<10>>{"`TopK<10>`"},
+                                    Named<Reproducible<64>>{"`Reproducible<64>`"},
+                                    Named<DirectAllReduce>{"`DirectAllReduce`"},
+                                    Named<CopiedAllReduce>{"`CopiedAllReduce`"},
+                                    Named<HierarchicalAllReduce<>>{"`HierarchicalAllReduce`"}};
+constexpr auto transports =
+    std::tuple{Named<LocalTransport>{"`LocalTransport`"}, Named<SharedMemoryTransport>{"`SharedMemoryTransport`"},
+               Named<TcpTransport>{"`TcpTransport`"},     Named<Layered<LocalTransport, TcpTransport>>{"`Layered<..>`"},
+               Named<Messages>{"one with messages only"}, Named<NotOfTheHost>{"one that does not reach host memory"}};
 
-constexpr auto strategies = std::tuple{
-    Named<OneDeviceStrategy<>>{"`OneDeviceStrategy`"}, Named<MirroredStrategy<>>{"`MirroredStrategy`"},
-    Named<CentralStorageStrategy<>>{"`CentralStorageStrategy`"},
-    Named<MultiWorkerMirroredStrategy<>>{"`MultiWorkerMirroredStrategy`"},
-    Named<LocalSgd<8, MirroredStrategy<>>>{"`LocalSgd<8, ..>`"}, Named<Gossip<MirroredStrategy<>>>{"`Gossip<..>`"},
-    Named<ParameterServerStrategy<Asynchronous>>{"`ParameterServerStrategy<Asynchronous>`"},
-    Named<ParameterServerStrategy<Synchronous>>{"`ParameterServerStrategy<Synchronous>`"},
-    Named<ParameterServerStrategy<BoundedStaleness<4>>>{"`ParameterServerStrategy<BoundedStaleness<4>>`"},
-    Named<ParameterServerStrategy<BackupWorkers<1>>>{"`ParameterServerStrategy<BackupWorkers<1>>`"}};
+constexpr auto strategies =
+    std::tuple{Named<OneDeviceStrategy<>>{"`OneDeviceStrategy`"},
+               Named<MirroredStrategy<>>{"`MirroredStrategy`"},
+               Named<CentralStorageStrategy<>>{"`CentralStorageStrategy`"},
+               Named<MultiWorkerMirroredStrategy<>>{"`MultiWorkerMirroredStrategy`"},
+               Named<LocalSgd<8, MirroredStrategy<>>>{"`LocalSgd<8, ..>`"},
+               Named<Gossip<MirroredStrategy<>>>{"`Gossip<..>`"},
+               Named<ParameterServerStrategy<Asynchronous>>{"`ParameterServerStrategy<Asynchronous>`"},
+               Named<ParameterServerStrategy<Synchronous>>{"`ParameterServerStrategy<Synchronous>`"},
+               Named<ParameterServerStrategy<BoundedStaleness<4>>>{"`ParameterServerStrategy<BoundedStaleness<4>>`"},
+               Named<ParameterServerStrategy<BackupWorkers<1>>>{"`ParameterServerStrategy<BackupWorkers<1>>`"}};
 
-template <class All, class F>
-void each(All const& all, F&& f) {
+template <class All, class F> void each(All const& all, F&& f) {
   std::apply([&](auto const&... one) { (f(one), ...); }, all);
 }
 
 /// What the front door says to this choice: yes, or the numbers of the sentences with which it refuses.
-template <class S, class R, class T>
-std::string answer() {
+template <class S, class R, class T> std::string answer() {
   static_assert(Strategy<S> && Transport<T>);
   if constexpr (detail::fit_together<S, R, T>) {
-    static_assert(sizeof(Live<S, R, T>) > 0);                              // the door itself agrees
+    static_assert(sizeof(Live<S, R, T>) > 0);  // the door itself agrees
     return "yes";
   }
   auto numbers = std::string{};
-  for (auto const& [number, fits] : {std::pair{1, ReduceAlgorithm<R, T>}, {2, Reaches<T, S>}, {3, Takes<S, R>},
-                                     {4, Spares<T, S>}})
+  for (auto const& [number, fits] :
+       {std::pair{1, ReduceAlgorithm<R, T>}, {2, Reaches<T, S>}, {3, Takes<S, R>}, {4, Spares<T, S>}})
     if (!fits) numbers += (numbers.empty() ? "" : " and ") + std::to_string(number);
   return "no, " + numbers;
 }
 
 std::string strategy_table() {
-  auto table = std::string{"| Strategy | a reduce that adds | `Compressed`, `TopK` | `Reproducible` | over `LocalTransport` | "
-                           "`TcpTransport` | `SharedMemoryTransport` | `Layered<..>` |\n"
-                           "| --- | --- | --- | --- | --- | --- | --- | --- |\n"};
+  auto table = std::string{
+      "| Strategy | a reduce that adds | `Compressed`, `TopK` | `Reproducible` | over `LocalTransport` | "
+      "`TcpTransport` | `SharedMemoryTransport` | `Layered<..>` |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- |\n"};
   each(strategies, [&]<class S>(Named<S> const& strategy) {
     using Ring = RingAllReduce;
     CHECK(answer<S, Compressed<bf16>, LocalTransport>() == answer<S, TopK<10>, LocalTransport>());
@@ -131,8 +130,7 @@ std::string strategy_table() {
 }
 
 /// The rows of one strategy.
-template <class S>
-std::string rows_of() {
+template <class S> std::string rows_of() {
   auto rows = std::string{};
   each(reduces, [&]<class R>(Named<R> const& reduce) {
     rows.append("| ").append(reduce.name).append(" |");
@@ -209,7 +207,7 @@ std::string text_of(std::string const& path) {
 std::string block(std::string const& text, std::string const& name) {
   auto const begin = "<!-- begin " + name + ": written by test/docs/compose_test.cpp -->\n";
   auto const end   = "<!-- end " + name + " -->";
-  auto const from  = text.find(begin), to = text.find(end);
+  auto const from = text.find(begin), to = text.find(end);
   INFO(page << " needs the lines\n" << begin << end);
   REQUIRE((from != std::string::npos && to != std::string::npos && from < to));
   return text.substr(from + begin.size(), to - from - begin.size());
@@ -264,13 +262,12 @@ TEST_CASE("the table of features is what is compiled and trained", "[docs]") {
   check_block("features", feature_tables());
 }
 
-TEST_CASE("the table of costs is what the algorithms say", "[docs]") {
-  check_block("costs", cost_table());
-}
+TEST_CASE("the table of costs is what the algorithms say", "[docs]") { check_block("costs", cost_table()); }
 
 TEST_CASE("every sentence that sends its reader to the page stands on it", "[docs]") {
   auto sentences = sentences_of(text_of("include/chorale/strategy/refused_live.hpp"));
-  std::ranges::move(sentences_of(text_of("include/chorale/strategy/missing_members.hpp")), std::back_inserter(sentences));
+  std::ranges::move(sentences_of(text_of("include/chorale/strategy/missing_members.hpp")),
+                    std::back_inserter(sentences));
   auto const text = on_one_line(text_of(page));
   CHECK(sentences.size() >= 6);
   for (auto const& sentence : sentences) {

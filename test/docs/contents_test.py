@@ -16,7 +16,7 @@ for line in (ROOT / 'fwd.hpp').read_text().splitlines():
     name = declared.group(1)
     file = ROOT / header
     code = file.read_text() if file.is_file() else ''
-    good = re.search(rf'^(?:class|struct) {name}\b[^;]*[{{;]', code, re.M) and (header, name) not in seen
+    good = re.search(rf'^(?:template <.*> )?(?:class|struct) {name}\b[^;]*[{{;]', code, re.M) and (header, name) not in seen
     seen.add((header, name))
     failed += not good
     if not good:

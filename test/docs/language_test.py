@@ -9,7 +9,7 @@ import sys
 # Words that the glossary has replaced.
 OLD = re.compile(r'\b(mishaps?|partings?|conference|shakings?|anew|in vain|last words|takes? leave)\b')
 BEGINS = re.compile(r'(The same|Of|As)\b')
-ENTITY = re.compile(r'^(?:class|struct|concept|enum class) (\w+)')
+ENTITY = re.compile(r'^(?:template <.*> )?(?:class|struct|concept|enum class) (\w+)')
 headers = sorted(pathlib.Path('include').rglob('*.hpp'))
 pages = [path for path in [pathlib.Path('README.md'), *sorted(pathlib.Path('docs').glob('*.md'))]
          if path.name != '80-decisions.md']                                # lists old names beside the new ones

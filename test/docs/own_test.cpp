@@ -32,8 +32,7 @@ using namespace chorale::test;
 
 namespace {
 
-template <class R, class T>
-struct Over {
+template <class R, class T> struct Over {
   static_assert(ReduceAlgorithm<R, T>);
   using reduce    = R;
   using transport = T;
@@ -44,8 +43,7 @@ struct Over {
 namespace my {
 
 /// A layer of one's own without a word about it.
-template <int N>
-struct Same : nn::ReLU {};
+template <int N> struct Same : nn::ReLU {};
 
 }  // namespace my
 
@@ -54,11 +52,10 @@ struct OwnNet : nn::Sequential<nn::Input<4>, my::Same<3>, nn::Dense<2>> {};
 TEMPLATE_TEST_CASE("one's own transport and reduce give the sum, the same bits on every rank", "[docs][own]",
                    (Over<RingAllReduce, MailboxTransport>), (Over<HalvingDoublingAllReduce, MailboxTransport>),
                    (Over<ChainAllReduce, MailboxTransport>), (Over<ChainAllReduce, LocalTransport>)) {
-  auto const ranks  = GENERATE(1, 2, 3, 4, 5, 7, 8, 16);
-  auto const n      = GENERATE(as<std::size_t>{}, 0, 1, 5, 10'007);
-  auto const ended  = on_ranks<typename TestType::transport>(ranks, n, [](auto& at, auto& x) {
-    typename TestType::reduce{}.all_reduce(at, x, Op::sum);
-  });
+  auto const ranks = GENERATE(1, 2, 3, 4, 5, 7, 8, 16);
+  auto const n     = GENERATE(as<std::size_t>{}, 0, 1, 5, 10'007);
+  auto const ended = on_ranks<typename TestType::transport>(
+      ranks, n, [](auto& at, auto& x) { typename TestType::reduce{}.all_reduce(at, x, Op::sum); });
   auto const serial = serial_reference(ranks, n, Op::sum, [](std::size_t) { return 0; });
   for (auto const& rank : ended) {
     CHECK(rank.error == "");
@@ -70,9 +67,8 @@ TEMPLATE_TEST_CASE("one's own transport and reduce give the sum, the same bits o
 TEST_CASE("one's own reduce sends what its cost says", "[docs][own]") {
   auto const ranks = GENERATE(1, 2, 3, 7);
   auto busiest     = std::size_t{0};
-  for (auto const& rank : on_ranks<Counting<LocalTransport>>(ranks, 1'344, [](auto& at, auto& x) {
-         ChainAllReduce{}.all_reduce(at, x, Op::sum);
-       }))
+  for (auto const &rank : on_ranks<Counting<LocalTransport>>(
+           ranks, 1'344, [](auto& at, auto& x) { ChainAllReduce{}.all_reduce(at, x, Op::sum); }))
     busiest = std::max(busiest, rank.cost.bytes);
   CHECK(busiest == ChainAllReduce::cost(ranks, 1'344 * sizeof(float)).bytes);
   CHECK(depth<ChainAllReduce>(ranks) == ChainAllReduce::cost(ranks, 0).steps);
@@ -114,8 +110,7 @@ TEST_CASE("one's own layer and optimizer train, and say what ranks compare", "[d
     CHECK(std::ranges::count(lines, std::string{line}) == 1);
   auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 7};
   auto const x = std::vector<float>(32, 1.0F), y = std::vector<float>(16, 2.0F);
-  auto const history =
-      trainer.fit(data::from_tensors(x, y, 4).batch(4), {.epochs = 20, .show = Show::nothing});
+  auto const history = trainer.fit(data::from_tensors(x, y, 4).batch(4), {.epochs = 20, .show = Show::nothing});
   CHECK(history.back().scores.loss() < history.front().scores.loss());
 }
 
@@ -124,7 +119,7 @@ TEST_CASE("one's own layer over sequences has the gradient of differences, ragge
 }
 
 TEST_CASE("one's own loss has the gradient of differences, and its metric is a sum over rows", "[docs][own]") {
-  auto y            = std::vector<float>{0.5F, 1.2F, -0.3F, 2.0F, 0.8F, 1.9F};             // (2, 3)
+  auto y            = std::vector<float>{0.5F, 1.2F, -0.3F, 2.0F, 0.8F, 1.9F};  // (2, 3)
   auto const labels = std::vector<int>{1, 0};
   auto dy = std::vector<float>(y.size(), 7.0F), unused = dy;
   auto const loss = loss::Weighted{my::Ranking{}, {2, 1, 1}};
@@ -151,7 +146,7 @@ TEST_CASE("one's own loss has the gradient of differences, and its metric is a s
 
 TEST_CASE("one's own metric with a state is exact for any shares", "[docs][own]") {
   using Metric      = my::BalancedAccuracy<2>;
-  auto const y      = std::vector<float>{1, 0, 1, 0, 0, 1, 1, 0, 1, 0};    // (5, 2)
+  auto const y      = std::vector<float>{1, 0, 1, 0, 0, 1, 1, 0, 1, 0};  // (5, 2)
   auto const labels = std::vector<int>{0, 0, 0, 1, 1};
   auto whole        = metric::Counts<Metric>{};
   whole.add({}, 5, 2, y.data(), labels.data());
@@ -168,13 +163,13 @@ TEST_CASE("one's own metric with a state is exact for any shares", "[docs][own]"
   for (std::size_t r = 0; r < kind.size(); ++r) kind[r] = x[4 * r] > 0.5F ? 1 : 0;
   auto const data    = data::from_tensors(x, kind, 4).batch(5);
   auto const learned = [&](int replicas) {
-    auto const rule = optim::Adam{.learning_rate = 0.05F};
-    auto trainer    = Trainer{nn::compile<OwnNet>(loss::SparseCrossEntropy{}, rule, Metric{}),
+    auto const rule    = optim::Adam{.learning_rate = 0.05F};
+    auto trainer       = Trainer{nn::compile<OwnNet>(loss::SparseCrossEntropy{}, rule, Metric{}),
                            MirroredStrategy{Cpu::logical(replicas)}, Reproducible<4>{}, LocalTransport{}, 7};
     auto const history = trainer.fit(data, {.epochs = 20, .show = Show::nothing});
     return std::pair{history, trainer.evaluate(data)};
   };
-  auto const [one, tested] = learned(1);
+  auto const [one, tested]  = learned(1);
   auto const [three, other] = learned(3);
   for (std::size_t epoch = 0; epoch < 20; ++epoch)
     CHECK(three[epoch].scores["balanced_accuracy"] == one[epoch].scores["balanced_accuracy"]);
@@ -201,8 +196,7 @@ TEST_CASE("one's own loss and metric train, on two replicas as on one", "[docs][
 
 namespace {
 
-template <class S>
-std::vector<std::uint64_t> hashes_under(S strategy) {
+template <class S> std::vector<std::uint64_t> hashes_under(S strategy) {
   auto trainer = tiny::learner_under(std::move(strategy), RingAllReduce{}, LocalTransport{});
   trainer.fit(tiny::uneven(), {.epochs = 2, .show = Show::nothing});
   return trainer.hashes();

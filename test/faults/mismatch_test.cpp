@@ -41,7 +41,7 @@ enum class Then { barrier, all_reduce, nothing };
 
 struct Difference {
   Differs in;
-  char const* odd;                                                         // what a sentence says of the one rank
+  char const* odd;  // what a sentence says of the one rank
   char const* others;
 };
 
@@ -53,18 +53,17 @@ std::vector<Difference> const differences = {
     {Differs::broadcast_root, "broadcast of 60 float from rank 1", "broadcast of 60 float from rank 0"},
     {Differs::reduce_root, "reduce (sum) of 60 float to rank 1", "reduce (sum) of 60 float to rank 0"},
     {Differs::order, "tag 2", "tag 1"},
-    {Differs::tag, "tag 66", "tag 2"},                                     // equal modulo 64
+    {Differs::tag, "tag 66", "tag 2"},  // equal modulo 64
     {Differs::counts, "counts", "all_gather of 60 float"},
 };
 
 constexpr auto at_line = CallSite{"train.cpp", 2};
 
-template <class E>
-void call(E& at, Differs in, bool odd) {
-  auto values   = std::vector<float>(60, 1.0F);
-  auto whole    = std::vector<std::int32_t>(60, 1);
-  auto const x  = Span<float>{values};
-  auto const a  = Tag{odd ? 2U : 1U}, b = Tag{odd ? 1U : 2U};
+template <class E> void call(E& at, Differs in, bool odd) {
+  auto values  = std::vector<float>(60, 1.0F);
+  auto whole   = std::vector<std::int32_t>(60, 1);
+  auto const x = Span<float>{values};
+  auto const a = Tag{odd ? 2U : 1U}, b = Tag{odd ? 1U : 2U};
   switch (in) {
     case Differs::collective:
       if (odd) return broadcast(at, x, 0, Tag{2}, at_line);
@@ -80,15 +79,14 @@ void call(E& at, Differs in, bool odd) {
     case Differs::tag: return broadcast(at, x, at.size() - 1, Tag{odd ? 66U : 2U}, at_line);
     case Differs::counts: {
       auto const ranks = static_cast<std::size_t>(at.size()), here = static_cast<std::size_t>(at.rank());
-      auto counts      = std::vector<std::size_t>(ranks, 60 / ranks);
+      auto counts = std::vector<std::size_t>(ranks, 60 / ranks);
       if (odd) ++counts[here], --counts[(here + 1) % counts.size()];
       return all_gather(at, Span<float const>{values}.first(counts[here]), x, counts, Tag{2}, at_line);
     }
   }
 }
 
-template <class E>
-void call(E& at, Then then) {
+template <class E> void call(E& at, Then then) {
   auto values = std::vector<float>(60, 1.0F);
   if (then == Then::barrier) barrier(at, Tag{9});
   if (then == Then::all_reduce) RingAllReduce{}.all_reduce(at, Span<float>{values}, Op::sum, Tag{9});
@@ -97,13 +95,12 @@ void call(E& at, Then then) {
 
 /// How one rank ended.
 struct End {
-  std::optional<Fault> fault{};                                            // of a Disagreement
+  std::optional<Fault> fault{};  // of a Disagreement
   std::string text = "it returned";
 };
 
 /// Calls body(at) on each rank, in a thread that destroys the endpoint when the body ends.
-template <class T, class Body>
-std::vector<End> ends_of(int ranks, T const& transport, Body body) {
+template <class T, class Body> std::vector<End> ends_of(int ranks, T const& transport, Body body) {
   auto endpoints = transport.connect(Group::all_local(ranks));
   auto ends      = std::vector<End>(endpoints.size());
   auto threads   = std::vector<NamedThread>{};
@@ -114,9 +111,7 @@ std::vector<End> ends_of(int ranks, T const& transport, Body body) {
         body(at);
       } catch (Disagreement const& error) {
         ends[rank] = {error.fault(), error.what()};
-      } catch (std::exception const& error) {
-        ends[rank].text = error.what();
-      }
+      } catch (std::exception const& error) { ends[rank].text = error.what(); }
     });
   threads.clear();
   return ends;
@@ -135,8 +130,7 @@ void check_mismatch(std::vector<End> const& ends, Difference const& d) {
 }
 
 /// Ranks look at each other more often than they must, so that all cells take seconds.
-template <class T>
-T often() {
+template <class T> T often() {
   return {.timeouts = {.heartbeat = 40ms, .warn_silent = 20s, .dead = 40s, .warn_stuck = 30s, .stuck = 60s}};
 }
 
@@ -151,11 +145,13 @@ TEMPLATE_TEST_CASE("each difference on any rank ends all ranks with a mismatch t
         for (auto const then : {Then::barrier, Then::all_reduce, Then::nothing}) {
           INFO(d.odd << " on rank " << odd << " of " << ranks << ", then " << static_cast<int>(then));
           auto const begin = std::chrono::steady_clock::now();
-          check_mismatch(ends_of(ranks, often<TestType>(), [&](auto& at) {
-            call(at, d.in, at.rank() == odd);
-            call(at, then);
-          }), d);
-          CHECK(seconds_since(begin) < 20);                                // not by a limit
+          check_mismatch(ends_of(ranks, often<TestType>(),
+                                 [&](auto& at) {
+                                   call(at, d.in, at.rank() == odd);
+                                   call(at, then);
+                                 }),
+                         d);
+          CHECK(seconds_since(begin) < 20);  // not by a limit
           ++cells;
         }
   CHECK(cells == 3 * 2 * 9 * 3);
@@ -169,16 +165,19 @@ TEMPLATE_TEST_CASE("a broadcast from another root ends on every rank before a va
       INFO("rank " << odd << " of " << ranks << (in_group ? ", in a sub-group" : ""));
       auto const begin = std::chrono::steady_clock::now();
       auto kept        = std::vector<std::vector<float>>(static_cast<std::size_t>(ranks));
-      check_mismatch(ends_of(ranks, often<TestType>(), [&](auto& at) {
-        auto& x   = kept[static_cast<std::size_t>(at.rank())];
-        x         = std::vector<float>(60, static_cast<float>(at.rank()));
-        auto all  = std::vector<Rank>{};
-        for (Rank rank = 0; rank < ranks; ++rank) all.push_back(rank);
-        auto part = SubEndpoint{at, all};
-        auto const root = at.rank() == odd ? 1 : 0;
-        if (in_group) broadcast(part, Span<float>{x}, root, Tag{2}, at_line);
-        else broadcast(at, Span<float>{x}, root, Tag{2}, at_line);
-      }), {Differs::broadcast_root, "broadcast of 60 float from rank 1", "broadcast of 60 float from rank 0"});
+      check_mismatch(
+          ends_of(ranks, often<TestType>(),
+                  [&](auto& at) {
+                    auto& x  = kept[static_cast<std::size_t>(at.rank())];
+                    x        = std::vector<float>(60, static_cast<float>(at.rank()));
+                    auto all = std::vector<Rank>{};
+                    for (Rank rank = 0; rank < ranks; ++rank) all.push_back(rank);
+                    auto part       = SubEndpoint{at, all};
+                    auto const root = at.rank() == odd ? 1 : 0;
+                    if (in_group) broadcast(part, Span<float>{x}, root, Tag{2}, at_line);
+                    else broadcast(at, Span<float>{x}, root, Tag{2}, at_line);
+                  }),
+          {Differs::broadcast_root, "broadcast of 60 float from rank 1", "broadcast of 60 float from rank 0"});
       for (auto rank = 0; rank < ranks; ++rank)
         CHECK(kept[static_cast<std::size_t>(rank)] == std::vector<float>(60, static_cast<float>(rank)));
       CHECK(seconds_since(begin) < 20);
@@ -188,7 +187,7 @@ TEMPLATE_TEST_CASE("a broadcast from another root ends on every rank before a va
 TEMPLATE_TEST_CASE("ranks that wait for one another in different operations are told long before a limit",
                    "[faults][mismatch]", TcpTransport, SharedMemoryTransport) {
   auto const polls = GENERATE(false, true);
-  for (auto const ranks : {2, 3}) {                                        // each rank only receives, from the next one
+  for (auto const ranks : {2, 3}) {  // each rank only receives, from the next one
     INFO(ranks << " ranks, which " << (polls ? "poll" : "wait"));
     auto const begin = std::chrono::steady_clock::now();
     auto const ends  = ends_of(ranks, TestType{}, [&](auto& at) {
@@ -199,7 +198,7 @@ TEMPLATE_TEST_CASE("ranks that wait for one another in different operations are 
       while (polls && !pending.done()) {}
       pending.wait();
     });
-    CHECK(seconds_since(begin) < 10);                                      // of Timeouts::stuck, 60 s
+    CHECK(seconds_since(begin) < 10);  // of Timeouts::stuck, 60 s
     for (auto const& end : ends) {
       CHECK(end.fault == Fault::collective_mismatch);
       CHECK_THAT(end.text, Catch::Contains("of 60 float from rank 0") || Catch::Contains("of 60 float from rank 1"));
@@ -211,7 +210,7 @@ TEMPLATE_TEST_CASE("ranks that wait for one another in different operations are 
 TEMPLATE_TEST_CASE("a rank that waits for one that has left, in another operation, is told both", "[faults][mismatch]",
                    TcpTransport, SharedMemoryTransport) {
   auto left       = std::atomic<bool>{false};
-  auto const ends = ends_of(3, TestType{}, [&](auto& at) {                 // rank 2 sends to rank 0 only, and leaves
+  auto const ends = ends_of(3, TestType{}, [&](auto& at) {  // rank 2 sends to rank 0 only, and leaves
     auto const leaves = at.rank() == 2;
     auto x            = std::vector<float>(60);
     if (!leaves) left.wait(false);
@@ -246,13 +245,13 @@ TEMPLATE_TEST_CASE("a rank that leaves out the last call, and closes, is told wi
 
 TEMPLATE_TEST_CASE("a difference that no message shows is found when the ranks close", "[faults][mismatch]",
                    TcpTransport, SharedMemoryTransport) {
-  auto const calls = GENERATE(3, 100, 1'500);                              // a few, and more than are remembered
+  auto const calls = GENERATE(3, 100, 1'500);  // a few, and more than are remembered
   auto const ends  = ends_of(3, often<TestType>(), [&](auto& at) {
     announce(at, {Collective::broadcast, Op::sum, Element::f32, 1, Tag{1}, at_line, at.rank() == 1 ? 2 : 0});
     for (int i = 0; i < calls; ++i) barrier(at, Tag{2}, at_line);
     close(at);
   });
-  auto const last = "operation " + std::to_string(calls + 1);
+  auto const last  = "operation " + std::to_string(calls + 1);
   for (auto const& end : ends) {
     CHECK(end.fault == Fault::collective_mismatch);
     if (calls == 3) CHECK_THAT(end.text, Catch::Contains("from rank 2") && Catch::Contains("from rank 0"));

@@ -50,7 +50,7 @@ enum class Differs { operation, op, element, length, root, order, tag, line, cou
 struct Way {
   Differs differs;
   char const* name;
-  std::array<char const*, 2> says;                                         // of each side, in any order
+  std::array<char const*, 2> says;  // of each side, in any order
 };
 
 constexpr auto ways = std::array{
@@ -73,37 +73,31 @@ constexpr CallSite at_line(std::uint32_t number) { return {"train.cpp", number};
 /// What one rank had in the end.
 struct Ended {
   std::exception_ptr thrown{};
-  std::vector<float> x{};                                                  // of the differing operation
-  Rank rank    = -1;                                                       // in its group
-  bool keeps_x = false;                                                    // no data is touched before it is known
+  std::vector<float> x{};  // of the differing operation
+  Rank rank    = -1;       // in its group
+  bool keeps_x = false;    // no data is touched before it is known
 
   /// The fault of a Disagreement; -1 for any other error.
   int fault() const {
     try {
       if (thrown) std::rethrow_exception(thrown);
-    } catch (Disagreement const& error) {
-      return static_cast<int>(error.fault());
-    } catch (...) {
+    } catch (Disagreement const& error) { return static_cast<int>(error.fault()); } catch (...) {
     }
     return -1;
   }
   std::string text() const {
     try {
       if (thrown) std::rethrow_exception(thrown);
-    } catch (std::exception const& error) {
-      return error.what();
-    }
+    } catch (std::exception const& error) { return error.what(); }
     return "nothing was thrown";
   }
 };
 
 /// Runs body(at, ended) on every rank, each a thread: of any transport whose ranks can be in one process.
-template <Transport T>
-struct InThreads {
-  static constexpr bool lines = true;                                      // errors name the line of each call
+template <Transport T> struct InThreads {
+  static constexpr bool lines = true;  // errors name the line of each call
 
-  template <class Body>
-  static std::vector<Ended> run(int ranks, Body body, T const& transport = {}) {
+  template <class Body> static std::vector<Ended> run(int ranks, Body body, T const& transport = {}) {
     auto all       = std::vector<Ended>(static_cast<std::size_t>(ranks));
     auto endpoints = transport.connect(Group::all_local(ranks));
     auto threads   = std::vector<NamedThread>{};
@@ -124,8 +118,7 @@ struct InThreads {
 struct Simulation {
   static constexpr bool lines = true;
 
-  template <class Body>
-  static std::vector<Ended> run(int ranks, Body body) {
+  template <class Body> static std::vector<Ended> run(int ranks, Body body) {
     auto all       = std::vector<Ended>(static_cast<std::size_t>(ranks));
     auto const run = simulate(ranks, [&](auto& at) { body(at, all[static_cast<std::size_t>(at.rank())]); });
     for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank].thrown = run.ranks[rank].error;
@@ -134,25 +127,22 @@ struct Simulation {
 };
 
 /// Over a transport between processes, whose ranks look at each other more often than they must.
-template <class T>
-struct Often {
+template <class T> struct Often {
   static constexpr bool lines = false;
 
-  template <class Body>
-  static std::vector<Ended> run(int ranks, Body body) {
+  template <class Body> static std::vector<Ended> run(int ranks, Body body) {
     using namespace std::chrono_literals;
-    return InThreads<T>::run(ranks, body, {.timeouts = {.heartbeat = 40ms, .warn_silent = 20s, .dead = 40s,
-                                                        .warn_stuck = 30s, .stuck = 60s}});
+    return InThreads<T>::run(
+        ranks, body,
+        {.timeouts = {.heartbeat = 40ms, .warn_silent = 20s, .dead = 40s, .warn_stuck = 30s, .stuck = 60s}});
   }
 };
 
 /// Of one rank more, all but rank 0, which waits for something that is never sent, and the last is the first.
-template <class Ranks>
-struct InSubGroup {
+template <class Ranks> struct InSubGroup {
   static constexpr bool lines = Ranks::lines;
 
-  template <class Body>
-  static std::vector<Ended> run(int ranks, Body body) {
+  template <class Body> static std::vector<Ended> run(int ranks, Body body) {
     return Ranks::run(ranks + 1, [&](auto& at, Ended& ended) {
       if (at.rank() == 0) return at.recv(1, Tag{1'000}, {}).wait();
       auto group = std::vector<Rank>{};
@@ -167,10 +157,9 @@ struct InSubGroup {
 struct InLayers {
   static constexpr bool lines = false;
 
-  template <class Body>
-  static std::vector<Ended> run(int ranks, Body body) {
-    using Layers = Layered<LocalTransport, TcpTransport>;
-    auto layers  = Layers{.ranks_per_node = 2};
+  template <class Body> static std::vector<Ended> run(int ranks, Body body) {
+    using Layers                  = Layered<LocalTransport, TcpTransport>;
+    auto layers                   = Layers{.ranks_per_node = 2};
     layers.far.timeouts.heartbeat = std::chrono::milliseconds{40};
     return InThreads<Layers>::run(ranks, body, layers);
   }
@@ -179,12 +168,10 @@ struct InLayers {
 using Cube = Mesh<Axis<"data", 2>, Axis<"tensor", 2>, Axis<"stage", 2>>;
 
 /// Of the ranks along an axis of a mesh, in each of its four groups alike; then of all.
-template <class Ranks, std::size_t axis>
-struct Along {
+template <class Ranks, std::size_t axis> struct Along {
   static constexpr bool lines = Ranks::lines;
 
-  template <class Body>
-  static std::vector<Ended> run(int, Body body) {
+  template <class Body> static std::vector<Ended> run(int, Body body) {
     return Ranks::run(Cube::size, [&](auto& at, Ended& ended) {
       auto part = SubEndpoint{at, Cube::along(Cube::names[axis], at.rank())};
       body(part, ended);
@@ -193,19 +180,17 @@ struct Along {
   }
 };
 
-template <class Reduce>
-struct By {
+template <class Reduce> struct By {
   Reduce reduce{};
 
   /// Calls the operation as the others do, or in another way.
-  template <Endpoint E>
-  void call(E& at, Differs way, bool deviates, std::vector<float>& x) const {
+  template <Endpoint E> void call(E& at, Differs way, bool deviates, std::vector<float>& x) const {
     auto const of = [&](auto& values, Op op, Tag tag, std::uint32_t number) {
       using T = typename std::remove_reference_t<decltype(values)>::value_type;
       reduce.all_reduce(at, Span<T>{values}, op, tag, at_line(number));
     };
-    auto whole  = std::vector<std::int32_t>(96);
-    auto bytes  = std::vector<std::byte>(96);
+    auto whole   = std::vector<std::int32_t>(96);
+    auto bytes   = std::vector<std::byte>(96);
     auto const P = static_cast<std::size_t>(at.size());
     auto counts  = std::vector<std::size_t>(P, x.size() / P);
     switch (way) {
@@ -237,7 +222,7 @@ struct By {
         if (!deviates) of(x, Op::sum, Tag{5}, line);
         return;
       case Differs::exchange: {
-        auto const all = std::vector<float>(48);
+        auto const all  = std::vector<float>(48);
         auto const ints = std::vector<std::int32_t>(48);
         x.resize(48);
         whole.resize(48);
@@ -250,8 +235,7 @@ struct By {
 };
 
 /// A run of one step: a right operation, the differing one, and a barrier, as the next operation of a program would be.
-template <class Ranks, class Reduce>
-double check_cell(int ranks, Way const& way, Rank deviating) {
+template <class Ranks, class Reduce> double check_cell(int ranks, Way const& way, Rank deviating) {
   auto const since = std::chrono::steady_clock::now();
   auto const all   = Ranks::run(ranks, [&](auto& at, Ended& ended) {
     auto const deviates = at.rank() == deviating;
@@ -270,15 +254,15 @@ double check_cell(int ranks, Way const& way, Rank deviating) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     INFO(way.name << ", rank " << rank << " of " << ranks << ", rank " << deviating << " deviates");
     CHECK(all[rank].fault() == static_cast<int>(Fault::collective_mismatch));
-    auto const side = [&](int i) {                                         // messages of processes carry no line
+    auto const side = [&](int i) {  // messages of processes carry no line
       auto const text = std::string{way.says[static_cast<std::size_t>(i)]};
       return Catch::Contains(Ranks::lines ? text : text.substr(0, text.find(", at ")));
     };
     CHECK_THAT(all[rank].text(), Catch::Contains("step 12") && Catch::Contains("operation ") && side(0) && side(1) &&
                                      Catch::Contains("Try: the same calls"));
-    CHECK(all[rank].text() == first);                                      // one cause for all
+    CHECK(all[rank].text() == first);  // one cause for all
   }
-  CHECK(took < std::chrono::seconds{20});                                  // a third of the timeout: no wait ran into it
+  CHECK(took < std::chrono::seconds{20});  // a third of the timeout: no wait ran into it
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     auto const& ended = all[rank];
     if (!ended.keeps_x || (ranks != 2 && ended.rank != deviating)) continue;  // those that agree may be half-way
@@ -288,8 +272,7 @@ double check_cell(int ranks, Way const& way, Rank deviating) {
   return std::chrono::duration<double>(took).count();
 }
 
-template <class Ranks, class... Reduces>
-int check_all() {
+template <class Ranks, class... Reduces> int check_all() {
   auto cells = 0;
   for (int const ranks : {2, 3, 4})
     for (auto const& way : ways)
@@ -326,10 +309,9 @@ TEST_CASE("ranks of a sub-group that call different things all end with both cal
 namespace {
 
 /// Every way to differ of a rank along an axis of a mesh, over a kind of ranks.
-template <class Ranks, std::size_t... axes>
-void check_axes(char const* over) {
-  auto cells   = 0;
-  auto longest = 0.0;
+template <class Ranks, std::size_t... axes> void check_axes(char const* over) {
+  auto cells       = 0;
+  auto longest     = 0.0;
   auto const check = [&]<std::size_t axis>() {
     for (auto const& way : ways)
       for (Rank const deviating : {0, 1}) {
@@ -356,7 +338,7 @@ TEST_CASE("ranks along every axis of a mesh, over every transport", "[faults][mi
   if (!chorale::test::slow_or_skip("ranks along every axis of a mesh, over every transport")) return;
   check_axes<Often<TcpTransport>, 0, 1, 2>("TCP");
   check_axes<Often<SharedMemoryTransport>, 0, 1, 2>("shared memory");
-  check_axes<InLayers, 0, 1>("threads and TCP");                           // axes between nodes
+  check_axes<InLayers, 0, 1>("threads and TCP");  // axes between nodes
 }
 
 TEMPLATE_TEST_CASE("ranks of a sub-group between processes, too", "[faults][mismatch]", TcpTransport,
@@ -367,13 +349,12 @@ TEMPLATE_TEST_CASE("ranks of a sub-group between processes, too", "[faults][mism
 namespace {
 
 /// A ring within each half, as often as the half's number says, and sums of all in between.
-template <class E>
-void halves_and_all(E& at, Ended& ended) {
+template <class E> void halves_and_all(E& at, Ended& ended) {
   auto const half = at.rank() % 2;
   auto group      = std::vector<Rank>{};
   for (Rank rank = half; rank < at.size(); rank += 2) group.push_back(rank);
-  for (int round = 0; round < 300; ++round) {                              // more than are remembered
-    auto part = SubEndpoint{at, group};                                    // a new one of the same group
+  for (int round = 0; round < 300; ++round) {  // more than are remembered
+    auto part = SubEndpoint{at, group};        // a new one of the same group
     for (int again = 0; again <= half; ++again) {
       auto x = std::vector<float>(5, 1.0F);
       RingAllReduce{}.all_reduce(part, Span<float>{x}, Op::sum, Tag{3}, at_line(1));
@@ -390,7 +371,7 @@ void halves_and_all(E& at, Ended& ended) {
 
 TEST_CASE("groups that call as often as they like disturb neither each other nor all ranks", "[faults][mismatch]") {
   auto const ranks = GENERATE(4, 5);
-  for (auto const& all : {InThreads<LocalTransport>::run(ranks, [](auto& at, Ended& e) { halves_and_all(at, e); }),
+  for (auto const &all : {InThreads<LocalTransport>::run(ranks, [](auto& at, Ended& e) { halves_and_all(at, e); }),
                           Simulation::run(ranks, [](auto& at, Ended& e) { halves_and_all(at, e); })})
     for (auto const& rank : all) {
       CHECK(rank.text() == "nothing was thrown");
@@ -399,7 +380,7 @@ TEST_CASE("groups that call as often as they like disturb neither each other nor
 }
 
 TEST_CASE("two groups of one rank may have operations of one tag under way at once", "[faults][mismatch]") {
-  auto const body = [](auto& at, Ended& ended) {                           // rank 1 is in both pairs
+  auto const body = [](auto& at, Ended& ended) {  // rank 1 is in both pairs
     auto const me = at.rank();
     auto groups   = std::vector<SubEndpoint<std::remove_reference_t<decltype(at)>>>{};
     if (me <= 1) groups.emplace_back(at, std::vector<Rank>{0, 1});
@@ -426,21 +407,17 @@ TEST_CASE("a rank that was done before the others disagreed is told in its next 
   auto ended     = std::vector<Ended>(4);
   {
     auto threads = std::vector<NamedThread>{};
-    for (std::size_t rank = 0; rank < 4; ++rank)                           // 0 sends to 2 and 1, 2 to 3
+    for (std::size_t rank = 0; rank < 4; ++rank)  // 0 sends to 2 and 1, 2 to 3
       threads.emplace_back("rank", [&, rank] {
         try {
           broadcast(endpoints[rank], Span<float>{x[rank]}, 0, Tag{5}, at_line(rank == 3 ? 2 : 1));
-        } catch (...) {
-          ended[rank].thrown = std::current_exception();
-        }
+        } catch (...) { ended[rank].thrown = std::current_exception(); }
       });
   }
   for (std::size_t rank = 0; rank < 4; ++rank) {
     try {
       if (!ended[rank].thrown) barrier(endpoints[rank]);
-    } catch (...) {
-      ended[rank].thrown = std::current_exception();
-    }
+    } catch (...) { ended[rank].thrown = std::current_exception(); }
     CHECK(ended[rank].fault() == static_cast<int>(Fault::collective_mismatch));
     CHECK_THAT(ended[rank].text(), Catch::Contains("train.cpp:1") && Catch::Contains("train.cpp:2"));
   }
@@ -450,7 +427,7 @@ TEST_CASE("tags that are equal modulo 64 are tags of their own, and too many ope
           "[faults][mismatch]") {
   auto const run = [](auto reduce, int operations, std::uint32_t apart) {
     return InThreads<LocalTransport>::run(3, [=](auto& at, Ended& ended) {
-      auto xs    = std::vector<std::vector<float>>{};
+      auto xs = std::vector<std::vector<float>>{};
       for (int i = 0; i < operations; ++i) xs.emplace_back(10, static_cast<float>(at.rank() + i));
       auto under_way = std::vector<decltype(reduce.start(at, Span<float>{xs[0]}, Op::sum, Tag{}))>{};
       for (int i = 0; i < operations; ++i)
@@ -466,13 +443,13 @@ TEST_CASE("tags that are equal modulo 64 are tags of their own, and too many ope
   auto const all_well = [](std::vector<Ended> const& all) {
     for (auto const& rank : all) CHECK(rank.text() == "nothing was thrown");
   };
-  all_well(run(RingAllReduce{}, 16, 64));                                  // of 4 messages each at a time
+  all_well(run(RingAllReduce{}, 16, 64));  // of 4 messages each at a time
   all_well(run(RingAllReduce{}, 16, 1U << 20));
   all_well(run(DirectAllReduce{}, 20, 64));
   all_well(run(DirectAllReduce{}, 64, 64));
   for (auto const& rank : run(DirectAllReduce{}, 65, 64))
     CHECK_THAT(rank.text(), Catch::Contains("no more than 64 may be under way"));
-  for (std::uint32_t const apart : {1U, 64U})                              // as many as there is room for by chance
+  for (std::uint32_t const apart : {1U, 64U})  // as many as there is room for by chance
     for (auto const& rank : run(RingAllReduce{}, 400, apart))
       CHECK_THAT(rank.text(),
                  Catch::Equals("nothing was thrown") || Catch::Contains("no more than 64 may be under way"));
@@ -521,7 +498,7 @@ TEST_CASE("a message that was sent before an endpoint went is received", "[fault
   auto const x   = std::vector<std::byte>(8, std::byte{7});
   auto got       = std::vector<std::byte>(8);
   {
-    auto gone = std::move(endpoints[1]);
+    auto gone                        = std::move(endpoints[1]);
     [[maybe_unused]] auto const sent = gone.send(0, Tag{1}, x);
   }
   endpoints[0].recv(1, Tag{1}, got).wait();
@@ -544,19 +521,17 @@ TEST_CASE("messages that ranks differ about in length end on both sides with bot
 }
 
 TEST_CASE("two threads that use one endpoint are told who has it", "[faults][mismatch]") {
-  auto endpoints = LocalTransport{}.connect(Group::all_local(2));
-  auto x         = std::vector<std::byte>(8);
-  auto refused   = std::string{};
-  auto received  = endpoints[0].recv(1, Tag{1}, x);
+  auto endpoints       = LocalTransport{}.connect(Group::all_local(2));
+  auto x               = std::vector<std::byte>(8);
+  auto refused         = std::string{};
+  auto received        = endpoints[0].recv(1, Tag{1}, x);
   auto const in_thread = [&](auto call) {
     refused.clear();
     NamedThread{"intruder", [&] {
-      try {
-        call();
-      } catch (BadArgument const& error) {
-        refused = error.what();
-      }
-    }};
+                  try {
+                    call();
+                  } catch (BadArgument const& error) { refused = error.what(); }
+                }};
   };
   in_thread([&] { endpoints[0].send(1, Tag{2}, x); });
   CHECK_THAT(refused, Catch::Contains("the endpoint of rank 0 has operations under way of thread ") &&
@@ -566,8 +541,8 @@ TEST_CASE("two threads that use one endpoint are told who has it", "[faults][mis
   in_thread([&] { barrier(endpoints[0]); });
   CHECK_THAT(refused, Catch::Contains("(intruder) calls it"));
   [[maybe_unused]] auto const sent = endpoints[1].send(0, Tag{1}, x);
-  received.wait();                                                         // the owner goes on
-  in_thread([&] { endpoints[0].recv(1, Tag{5}, x); });                     // nothing is under way: it is that thread's
+  received.wait();                                      // the owner goes on
+  in_thread([&] { endpoints[0].recv(1, Tag{5}, x); });  // nothing is under way: it is that thread's
   CHECK(refused == "");
 }
 
@@ -577,41 +552,40 @@ TEST_CASE("a simulation refuses calls of another thread than the one that it run
   simulate(endpoints, [&](SimulatedEndpoint& at) {
     if (at.rank() == 0)
       NamedThread{"intruder", [&] {
-        for (auto const again : {false, true})
-          try {
-            if (again) simulate(endpoints, [](auto&) {});
-            else at.send(1, Tag{}, {});
-          } catch (BadArgument const& error) {
-            refused.emplace_back(error.what());
-          }
-      }};
+                    for (auto const again : {false, true}) try {
+                        if (again) simulate(endpoints, [](auto&) {});
+                        else at.send(1, Tag{}, {});
+                      } catch (BadArgument const& error) { refused.emplace_back(error.what()); }
+                  }};
     barrier(at);
   }).check();
   REQUIRE(refused.size() == 2);
-  CHECK_THAT(refused[0], Catch::Contains("ranks run in another thread than thread ") &&
-                             Catch::Contains("(intruder)"));
+  CHECK_THAT(refused[0], Catch::Contains("ranks run in another thread than thread ") && Catch::Contains("(intruder)"));
   CHECK_THAT(refused[1], Catch::Contains("is in use by thread ") && Catch::Contains("(intruder) calls it"));
 }
 
 TEST_CASE("buckets of a hierarchical all-reduce come to their stages in any order", "[faults][mismatch]") {
   using Nodes      = Layered<LocalTransport, LocalTransport>;
   auto const nodes = Nodes{.ranks_per_node = 2};
-  auto const all   = InThreads<Nodes>::run(4, [](auto& at, Ended& ended) {
-    ended.x.resize(1'001);
-    auto ends = std::vector<std::size_t>{};
-    for (std::size_t end = 77; end <= 1'001; end += 77) ends.push_back(end);
-    auto reducer = BucketedReducer{HierarchicalAllReduce<>{}, at, ends, Span<float>{ended.x}};
-    for (int step = 0; step < 300; ++step) {
-      ended.x.assign(1'001, static_cast<float>(at.rank() + step));
-      reducer.begin();
-      for (auto const end : ends) {
-        reducer.ready(end);
-        if ((step + at.rank()) % 3 == 0) std::this_thread::yield();        // so that ranks are not in step
-      }
-      reducer.finish();
-      if (ended.x != std::vector<float>(1'001, static_cast<float>(6 + 4 * step))) throw Error{"a wrong sum"};
-    }
-  }, nodes);
+  auto const all   = InThreads<Nodes>::run(
+      4,
+      [](auto& at, Ended& ended) {
+        ended.x.resize(1'001);
+        auto ends = std::vector<std::size_t>{};
+        for (std::size_t end = 77; end <= 1'001; end += 77) ends.push_back(end);
+        auto reducer = BucketedReducer{HierarchicalAllReduce<>{}, at, ends, Span<float>{ended.x}};
+        for (int step = 0; step < 300; ++step) {
+          ended.x.assign(1'001, static_cast<float>(at.rank() + step));
+          reducer.begin();
+          for (auto const end : ends) {
+            reducer.ready(end);
+            if ((step + at.rank()) % 3 == 0) std::this_thread::yield();  // so that ranks are not in step
+          }
+          reducer.finish();
+          if (ended.x != std::vector<float>(1'001, static_cast<float>(6 + 4 * step))) throw Error{"a wrong sum"};
+        }
+      },
+      nodes);
   for (auto const& rank : all) CHECK(rank.text() == "nothing was thrown");
 }
 

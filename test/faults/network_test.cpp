@@ -34,7 +34,7 @@ std::string port(Rank rank) { return "port" + std::to_string(rank); }
 /// A cable for each rank, one end of which is in the switch.
 void plug_in(int ranks) {
   for (Rank rank = 0; rank < ranks; ++rank) {
-    ip("link del " + port(rank));                                          // of the test before
+    ip("link del " + port(rank));  // of the test before
     REQUIRE(ip("link add " + port(rank) + " type veth peer name rank" + std::to_string(rank)));
     REQUIRE(ip("link set " + port(rank) + " master switch up"));
   }
@@ -65,18 +65,18 @@ TcpTransport transport_of(int ranks, Timeouts const& within = timeouts) {
 Processes trainees(int ranks) {
   plug_in(ranks);
   return Processes{ranks, [ranks](Rank rank, Voice voice) {
-    move_out(rank);
-    auto at      = connected(transport_of(ranks), ranks, rank);
-    auto weights = Weights{ranks, 10'007};
-    tell_end(voice, weights, [&] {
-      for (std::uint64_t step = 0;; ++step) {
-        begin_step(at, step);
-        if (step == 3) voice.say("ready");
-        RingAllReduce{}.all_reduce(at, weights.gradient(rank), Op::sum);
-        weights.apply();
-      }
-    });
-  }};
+                     move_out(rank);
+                     auto at      = connected(transport_of(ranks), ranks, rank);
+                     auto weights = Weights{ranks, 10'007};
+                     tell_end(voice, weights, [&] {
+                       for (std::uint64_t step = 0;; ++step) {
+                         begin_step(at, step);
+                         if (step == 3) voice.say("ready");
+                         RingAllReduce{}.all_reduce(at, weights.gradient(rank), Op::sum);
+                         weights.apply();
+                       }
+                     });
+                   }};
 }
 
 /// Rank 1, whose cable was cut, takes the others for gone.
@@ -98,28 +98,27 @@ double change_port_of_rank_1(Processes& processes, int ranks, std::string const&
 }
 
 /// Ranks that train for so long, while `trouble` happens after all have said "ready": it costs no update a bit.
-template <class Trouble>
-void unharmed(int ranks, double seconds, std::uint64_t least_updates, Trouble trouble) {
+template <class Trouble> void unharmed(int ranks, double seconds, std::uint64_t least_updates, Trouble trouble) {
   plug_in(ranks);
   auto processes = Processes{ranks, [=](Rank rank, Voice voice) {
-    move_out(rank);
-    auto within = timeouts;
-    within.dead = 5s;
-    auto at     = connected(transport_of(ranks, within), ranks, rank);
-    voice.say("ready");
-    auto const until = seconds_now() + seconds;
-    auto weights     = Weights{ranks, 10'007};
-    auto over        = std::vector<float>(1);
-    tell_end(voice, weights, [&] {
-      for (std::uint64_t step = 0; over[0] == 0; ++step) {
-        begin_step(at, step);
-        RingAllReduce{}.all_reduce(at, weights.gradient(rank), Op::sum);
-        weights.apply();
-        over[0] = seconds_now() > until ? 1.0F : 0.0F;
-        RingAllReduce{}.all_reduce(at, Span<float>{over}, Op::max);
-      }
-    });
-  }};
+                               move_out(rank);
+                               auto within = timeouts;
+                               within.dead = 5s;
+                               auto at     = connected(transport_of(ranks, within), ranks, rank);
+                               voice.say("ready");
+                               auto const until = seconds_now() + seconds;
+                               auto weights     = Weights{ranks, 10'007};
+                               auto over        = std::vector<float>(1);
+                               tell_end(voice, weights, [&] {
+                                 for (std::uint64_t step = 0; over[0] == 0; ++step) {
+                                   begin_step(at, step);
+                                   RingAllReduce{}.all_reduce(at, weights.gradient(rank), Op::sum);
+                                   weights.apply();
+                                   over[0] = seconds_now() > until ? 1.0F : 0.0F;
+                                   RingAllReduce{}.all_reduce(at, Span<float>{over}, Op::max);
+                                 }
+                               });
+                             }};
   for (Rank rank = 0; rank < ranks; ++rank) REQUIRE(processes.line(rank) == "ready");
   trouble();
   auto all = std::vector<Told>{};
@@ -137,9 +136,9 @@ constexpr auto not_allowed = "this process may not make network namespaces";
 
 /// Nothing reaches rank 1 any more, but what it sends arrives.
 void deafen_rank_1(int ranks) {
-  auto processes   = trainees(ranks);
-  auto const since = change_port_of_rank_1(
-      processes, ranks, " type bridge_slave learning off flood off bcast_flood off fdb_flush");
+  auto processes = trainees(ranks);
+  auto const since =
+      change_port_of_rank_1(processes, ranks, " type bridge_slave learning off flood off bcast_flood off fdb_flush");
   auto all = std::vector<Told>{};
   for (Rank rank = 0; rank < ranks; ++rank) {
     if (rank == 1) continue;
@@ -148,7 +147,7 @@ void deafen_rank_1(int ranks) {
     INFO("rank " << rank << " after " << told.at - since << " s: " << told.line());
     auto const named_itself = told.is(Fault::evicted) && told.culprit == rank;
     CHECK((told.is(Fault::peer_stalled) || told.is(Fault::peer_lost) || named_itself));
-    CHECK(told.culprit == all[0].culprit);                                 // rank 1, or whom rank 1 blamed
+    CHECK(told.culprit == all[0].culprit);  // rank 1, or whom rank 1 blamed
     CHECK(told.sequence == all[0].sequence);
     CHECK(told.step == all[0].step);
     CHECK(told.at - since >= 0.8);
@@ -191,7 +190,8 @@ TEST_CASE("T32: a cable of 10 Mbit/s changes no bit", "[faults][network]") {
   if (!has_switch()) return skip("T32, a slow link", not_allowed);
   auto slow = true;
   unharmed(3, 2, 5, [&] {
-    slow = std::system(("tc qdisc add dev " + port(1) + " root tbf rate 10mbit burst 32kbit latency 400ms").c_str()) == 0;
+    slow =
+        std::system(("tc qdisc add dev " + port(1) + " root tbf rate 10mbit burst 32kbit latency 400ms").c_str()) == 0;
   });
   if (!slow) skip("T32, a slow link", "tc cannot make this link slow");
 }
@@ -212,14 +212,15 @@ TEST_CASE("ranks with network stacks of their own meet where rank 0 is, and redu
   if (!has_switch()) return skip("a meeting over a network", not_allowed);
   constexpr auto ranks = 3;
   plug_in(ranks);
-  auto processes = Processes{ranks, [](Rank rank, Voice voice) {
-    move_out(rank);
-    auto transport = transport_of(0);
-    auto at        = std::move(transport.connect(Group{ranks, {rank}, {.meets_at = "10.9.0.1:29500"}})[0]);
-    auto sum       = std::vector{static_cast<float>(rank + 1)};
-    RingAllReduce{}.all_reduce(at, Span<float>{sum}, Op::sum);
-    voice.say(std::to_string(sum[0]));
-  }};
+  auto processes =
+      Processes{ranks, [](Rank rank, Voice voice) {
+                  move_out(rank);
+                  auto transport = transport_of(0);
+                  auto at  = std::move(transport.connect(Group{ranks, {rank}, {.meets_at = "10.9.0.1:29500"}})[0]);
+                  auto sum = std::vector{static_cast<float>(rank + 1)};
+                  RingAllReduce{}.all_reduce(at, Span<float>{sum}, Op::sum);
+                  voice.say(std::to_string(sum[0]));
+                }};
   for (Rank rank = 0; rank < ranks; ++rank) CHECK(processes.line(rank) == "6.000000");
 }
 
@@ -227,24 +228,22 @@ TEST_CASE("C6: a pair of ranks that cannot reach each other is named by all", "[
   if (!has_switch()) return skip("C6, a blocked pair", not_allowed);
   constexpr auto ranks = 4;
   plug_in(ranks);
-  REQUIRE(ip("link set " + port(1) + " type bridge_slave isolated on"));   // what is isolated reaches only others
+  REQUIRE(ip("link set " + port(1) + " type bridge_slave isolated on"));  // what is isolated reaches only others
   REQUIRE(ip("link set " + port(3) + " type bridge_slave isolated on"));
   auto processes = Processes{ranks, [](Rank rank, Voice voice) {
-    move_out(rank);
-    auto transport        = transport_of(ranks);
-    transport.timeouts.join = 3s;
-    try {
-      auto at = connected(transport, ranks, rank);
-      auto x  = std::vector<float>(1000);
-      RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum);
-      voice.say("reduced");
-    } catch (Error const& error) {
-      voice.say(error.what());
-    }
-  }};
-  auto all = std::vector<std::string>{};
+                               move_out(rank);
+                               auto transport          = transport_of(ranks);
+                               transport.timeouts.join = 3s;
+                               try {
+                                 auto at = connected(transport, ranks, rank);
+                                 auto x  = std::vector<float>(1000);
+                                 RingAllReduce{}.all_reduce(at, Span<float>{x}, Op::sum);
+                                 voice.say("reduced");
+                               } catch (Error const& error) { voice.say(error.what()); }
+                             }};
+  auto all       = std::vector<std::string>{};
   for (Rank rank = 0; rank < ranks; ++rank) all.push_back(processes.line(rank));
-  auto const cause = all[0].substr(all[0].find(" in step 0: "));           // before it: who is told, and whom it lost
+  auto const cause = all[0].substr(all[0].find(" in step 0: "));  // before it: who is told, and whom it lost
   for (auto const& one : all) CHECK_THAT(one, Catch::Contains(cause));
   CHECK_THAT(cause, Catch::Contains("rank 3 still misses 1 of 4: rank 1 (10.9.0.2:2222)") ||
                         Catch::Contains("rank 1 still misses 1 of 4: rank 3 (10.9.0.4:2222)"));

@@ -9,14 +9,14 @@ namespace chorale::test {
 
 /// Synchronous data parallelism, of which this process is one rank.
 struct OneOfMany {
-  using device    = Cpu;
-  using placement = chorale::placement::Mirrored;
+  using device                             = Cpu;
+  using placement                          = chorale::placement::Mirrored;
   static constexpr bool reduces_every_step = true;
 
   int ranks;
   Rank rank;
 
-  int   num_replicas() const { return ranks; }
+  int num_replicas() const { return ranks; }
   Group group() const { return {ranks, {rank}}; }
   std::vector<Cpu> local_devices() const { return Cpu::logical(1); }
 

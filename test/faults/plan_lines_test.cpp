@@ -34,8 +34,7 @@ struct Numbers : Field<float, 6> {};
 struct Target : Field<float, 3> {};
 
 /// Three layers with variables, of which a stage ends after the first `cut`.
-template <int cut>
-struct Net : nn::Graph<Numbers> {
+template <int cut> struct Net : nn::Graph<Numbers> {
   nn::Dense<8> a{"a"}, b{"b"};
   nn::Dense<3> c{"c"};
 
@@ -57,19 +56,19 @@ std::vector<std::string> lines_of(S, R reduce = {}) {
 
 struct Difference {
   char const* name;
-  std::vector<std::string> lines;                                          // of the one rank
-  std::vector<std::string> says;                                           // of both sides
+  std::vector<std::string> lines;  // of the one rank
+  std::vector<std::string> says;   // of both sides
 };
 
 std::vector<Difference> differences() {
   auto const copies = MultiWorkerMirroredStrategy<Cpu>{Cluster::local(2), Cpu::logical(1)};
   return {
       {"schedule", lines_of(ZeroBubbleH1<4>{}), {"pipeline schedule", "OneForwardOneBackward<4>", "ZeroBubbleH1<4>"}},
-      {"micro-batches", lines_of(OneForwardOneBackward<8>{}),
-       {"pipeline schedule OneForwardOneBackward", "4", "8"}},
+      {"micro-batches", lines_of(OneForwardOneBackward<8>{}), {"pipeline schedule OneForwardOneBackward", "4", "8"}},
       {"cut", lines_of<2>(OneForwardOneBackward<4>{}), {"pipeline sections end at calls "}},
       {"reduce", lines_of(OneForwardOneBackward<4>{}, TreeAllReduce{}), {"reduce ", "RingAllReduce", "TreeAllReduce"}},
-      {"strategy", plan_lines(nn::compile<Net<1>>(loss::MeanSquaredError{}, optim::SGD{}), 7, copies, RingAllReduce{}),
+      {"strategy",
+       plan_lines(nn::compile<Net<1>>(loss::MeanSquaredError{}, optim::SGD{}), 7, copies, RingAllReduce{}),
        {"strategy ", "MeshStrategy", "MultiWorkerMirroredStrategy"}},
   };
 }
@@ -77,7 +76,7 @@ std::vector<Difference> differences() {
 struct End {
   std::string text = "it connected";
   int fault        = -1;
-  double at        = 0;                                                    // seconds since all had begun
+  double at        = 0;  // seconds since all had begun
 };
 
 template <class T>
@@ -96,9 +95,7 @@ std::vector<End> ends_of(int ranks, Rank odd, std::vector<std::string> const& us
         mine.connect(Group{ranks, {rank}});
       } catch (Disagreement const& error) {
         end = {error.what(), static_cast<int>(error.fault())};
-      } catch (std::exception const& error) {
-        end.text = error.what();
-      }
+      } catch (std::exception const& error) { end.text = error.what(); }
       end.at = seconds_now() - since;
     });
   threads.clear();
@@ -124,7 +121,7 @@ TEMPLATE_TEST_CASE("ranks with another strategy, reduce, schedule or cut are tol
         ++cells;
       }
   CHECK(cells == 5 * 2 * 2);
-  CHECK(longest < 15);                                                     // of Timeouts::join, 30 s
+  CHECK(longest < 15);  // of Timeouts::join, 30 s
   std::cout << "  " << cells << " ways to differ, told within " << longest << " s\n";
 }
 

@@ -51,19 +51,16 @@ void train(T const& transport, OneOfMany ranks, Loss loss, Optimizer rule, Data 
 }
 
 /// A way in which one rank differs: what both values are, and how it trains.
-template <class T>
-struct Difference {
+template <class T> struct Difference {
   char const *name, *usual, *odd, *key;
   void (*train_odd)(T const&, OneOfMany);
 };
 
-template <class T>
-void train_usual(T const& transport, OneOfMany ranks) {
+template <class T> void train_usual(T const& transport, OneOfMany ranks) {
   train<UsualNet>(transport, ranks, loss::MeanSquaredError{}, usual_rule(), usual_data());
 }
 
-template <class T>
-std::vector<Difference<T>> differences() {
+template <class T> std::vector<Difference<T>> differences() {
   using Mean = loss::MeanSquaredError;
   return {
       {"shape", "f32[6,8]", "f32[6,16]", "dense/kernel ",
@@ -108,8 +105,7 @@ struct End {
   }
 };
 
-template <class Work>
-void tell_both_times(Voice voice, Work work) {
+template <class Work> void tell_both_times(Voice voice, Work work) {
   auto const began = seconds_now();
   try {
     work();
@@ -168,15 +164,14 @@ FitOptions twenty_steps(int compare_every) {
   return {.epochs = 4, .show = Show::nothing, .compare_every = compare_every};
 }
 
-template <class T>
-void check_found_at_the_end(T const& transport) {
+template <class T> void check_found_at_the_end(T const& transport) {
   for (int const replicas : {2, 3, 4}) {
     auto trainer = one_process(replicas, transport);
     INFO(replicas << " replicas");
-    CHECK_THROWS_WITH(trainer.fit(usual_data(), twenty_steps(100), Breaks{7, 1}),
-                      Catch::Contains("replicas have drifted apart: dense/bias ") &&
-                          Catch::Contains(replicas == 2 ? "is not the same on all 2 replicas"
-                                                        : "of replica 1 is not that of"));
+    CHECK_THROWS_WITH(
+        trainer.fit(usual_data(), twenty_steps(100), Breaks{7, 1}),
+        Catch::Contains("replicas have drifted apart: dense/bias ") &&
+            Catch::Contains(replicas == 2 ? "is not the same on all 2 replicas" : "of replica 1 is not that of"));
     CHECK(trainer.step() == 20);
     auto unasked = one_process(replicas, transport);
     unasked.fit(usual_data(), twenty_steps(0), Breaks{7, 1});
@@ -194,16 +189,17 @@ TEMPLATE_TEST_CASE("T23: whatever one rank has otherwise, all ranks name it with
     for (auto const& how : differences<TestType>()) {
       auto const odd       = static_cast<Rank>(cells % ranks);
       auto const transport = between_processes<TestType>(ranks, patient());
-      auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-        tell_both_times(voice, [&] {
-          (rank == odd ? how.train_odd : train_usual<TestType>)(transport, OneOfMany{ranks, rank});
-        });
-      }};
+      auto processes =
+          Processes{ranks, [&](Rank rank, Voice voice) {
+                      tell_both_times(voice, [&] {
+                        (rank == odd ? how.train_odd : train_usual<TestType>)(transport, OneOfMany{ranks, rank});
+                      });
+                    }};
       auto ends = std::vector<End>{};
       for (Rank rank = 0; rank < ranks; ++rank) {
         ends.push_back(End::parse(processes.line(rank)));
-        INFO(how.name << ", rank " << rank << " of " << ranks << ", of which " << odd << " is odd: "
-                      << ends.back().error);
+        INFO(how.name << ", rank " << rank << " of " << ranks << ", of which " << odd
+                      << " is odd: " << ends.back().error);
         auto const both = [&](std::string const& a, std::string const& b) {
           return Catch::Contains(how.key + a + " vs " + b + " of ");
         };
@@ -224,9 +220,10 @@ TEMPLATE_TEST_CASE("T23: whatever one rank has otherwise, all ranks name it with
 TEMPLATE_TEST_CASE("T23: ranks that agree in everything train", "[faults][plan]", TcpTransport, SharedMemoryTransport) {
   auto const ranks     = GENERATE(2, 3, 4);
   auto const transport = between_processes<TestType>(ranks, patient());
-  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    tell_both_times(voice, [&] { train_usual<TestType>(transport, OneOfMany{ranks, rank}); });
-  }};
+  auto processes =
+      Processes{ranks, [&](Rank rank, Voice voice) {
+                  tell_both_times(voice, [&] { train_usual<TestType>(transport, OneOfMany{ranks, rank}); });
+                }};
   for (Rank rank = 0; rank < ranks; ++rank) {
     CHECK(processes.line(rank).empty());
     CHECK(processes.exit(rank) == 0);
@@ -236,11 +233,11 @@ TEMPLATE_TEST_CASE("T23: ranks that agree in everything train", "[faults][plan]"
 TEST_CASE("T23: data that differs on purpose is not compared when nobody asks for it", "[faults][plan]") {
   auto const transport = between_processes<TcpTransport>(2, patient());
   auto processes       = Processes{2, [&](Rank rank, Voice voice) {
-    tell_both_times(voice, [&] {
-      train<UsualNet>(transport, OneOfMany{2, rank}, loss::MeanSquaredError{}, usual_rule(),
-                      rows(rank == 1).shuffle(40, 3).batch(8), {.compare_data = false});
-    });
-  }};
+                               tell_both_times(voice, [&] {
+                                 train<UsualNet>(transport, OneOfMany{2, rank}, loss::MeanSquaredError{}, usual_rule(),
+                                                       rows(rank == 1).shuffle(40, 3).batch(8), {.compare_data = false});
+                               });
+                             }};
   for (Rank rank = 0; rank < 2; ++rank) {
     CHECK(processes.line(rank).empty());
     CHECK(processes.exit(rank) == 0);
@@ -263,12 +260,12 @@ struct Nameless {
 std::vector<End> over_nameless(int ranks, std::size_t odd, FitOptions const& options) {
   auto const transport = between_processes<TcpTransport>(ranks, patient());
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    tell_both_times(voice, [&] {
-      train<UsualNet>(transport, OneOfMany{ranks, rank}, loss::MeanSquaredError{}, usual_rule(),
-                      Nameless{rank == 1 ? odd : 12}, options);
-    });
-  }};
-  auto ends = std::vector<End>{};
+                               tell_both_times(voice, [&] {
+                                 train<UsualNet>(transport, OneOfMany{ranks, rank}, loss::MeanSquaredError{},
+                                                       usual_rule(), Nameless{rank == 1 ? odd : 12}, options);
+                               });
+                             }};
+  auto ends            = std::vector<End>{};
   for (Rank rank = 0; rank < ranks; ++rank) ends.push_back(End::parse(processes.line(rank)));
   return ends;
 }
@@ -301,13 +298,14 @@ TEMPLATE_TEST_CASE("T23b: ranks whose variables differ when a short fit ends all
                    "[faults][plan]", TcpTransport, SharedMemoryTransport) {
   for (int const ranks : {2, 3, 4}) {
     auto const transport = between_processes<TestType>(ranks, patient());
-    auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-      tell_both_times(voice, [&] {
-        auto trainer = Trainer{nn::compile<UsualNet>(loss::MeanSquaredError{}, usual_rule()), OneOfMany{ranks, rank},
-                               RingAllReduce{}, transport, 7};
-        trainer.fit(usual_data(), twenty_steps(100), Breaks{rank == 1 ? std::uint64_t{7} : 0, 0});
-      });
-    }};
+    auto processes =
+        Processes{ranks, [&](Rank rank, Voice voice) {
+                    tell_both_times(voice, [&] {
+                      auto trainer = Trainer{nn::compile<UsualNet>(loss::MeanSquaredError{}, usual_rule()),
+                                             OneOfMany{ranks, rank}, RingAllReduce{}, transport, 7};
+                      trainer.fit(usual_data(), twenty_steps(100), Breaks{rank == 1 ? std::uint64_t{7} : 0, 0});
+                    });
+                  }};
     auto first = std::string{};
     for (Rank rank = 0; rank < ranks; ++rank) {
       auto const end = End::parse(processes.line(rank));
@@ -321,8 +319,8 @@ TEMPLATE_TEST_CASE("T23b: ranks whose variables differ when a short fit ends all
 }
 
 TEST_CASE("T23b: no checkpoint is written of replicas whose variables differ", "[faults][plan]") {
-  auto const folder = Folder{};
-  auto options      = twenty_steps(100);
+  auto const folder          = Folder{};
+  auto options               = twenty_steps(100);
   options.checkpoints.folder = folder.at;
   options.checkpoint_every   = 5;
   auto trainer               = one_process(3, LocalTransport{});
@@ -334,5 +332,5 @@ TEST_CASE("T23b: no checkpoint is written of replicas whose variables differ", "
   auto next  = one_process(3, LocalTransport{});
   next.fit(usual_data(), options, Counts{&steps});
   CHECK(next.step() == 20);
-  CHECK(steps == 15);                                                      // it goes on from the one of update 5
+  CHECK(steps == 15);  // it goes on from the one of update 5
 }

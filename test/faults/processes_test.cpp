@@ -22,8 +22,8 @@ namespace {
 
 constexpr auto short_limits =
     Timeouts{.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 300ms, .stuck = 30s, .join = 20s};
-constexpr auto where = CallSite{"train.cpp", 41};
-constexpr std::uint64_t the_step = 5;                                      // of the deed
+constexpr auto where             = CallSite{"train.cpp", 41};
+constexpr std::uint64_t the_step = 5;  // of the deed
 
 /// Trains; in step 5 calls `between`, and with the all-reduce on its way `within`. Without an end when steps is 0.
 template <class T>
@@ -66,10 +66,11 @@ class Overheard {
   }
   ~Overheard() {
     ::dup2(before_, 2);
-    auto text    = std::array<char, 3'000>{};
-    auto const n = ::pread(file_, text.data(), text.size(), 0);
+    auto text       = std::array<char, 3'000>{};
+    auto const n    = ::pread(file_, text.data(), text.size(), 0);
     auto const said = std::string(text.data(), static_cast<std::size_t>(std::max<::ssize_t>(n, 0)));
-    if (said.find("Sanitizer") != said.npos) [[maybe_unused]] auto const told = ::write(2, said.data(), said.size());
+    if (said.find("Sanitizer") != said.npos) [[maybe_unused]]
+      auto const told = ::write(2, said.data(), said.size());
     voice_.say(said);
   }
 
@@ -85,37 +86,39 @@ TEMPLATE_TEST_CASE("T1: a rank that is killed with an operation on its way is th
   auto const ranks     = GENERATE(2, 3, 4);
   auto const culprit   = ranks / 2;
   auto const transport = between_processes<TestType>(ranks, {.join = 20s});
-  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    train(transport, ranks, rank, 0, voice, {}, rank == culprit ? raise(voice, SIGKILL) : nullptr);
-  }};
+  auto processes =
+      Processes{ranks, [&](Rank rank, Voice voice) {
+                  train(transport, ranks, rank, 0, voice, {}, rank == culprit ? raise(voice, SIGKILL) : nullptr);
+                }};
   auto const since = std::stod(processes.line(culprit));
   auto const all   = check_survivors(processes, ranks, culprit, Fault::peer_lost, since, 0, 1);
   for (auto const& told : all) {
-    CHECK(told.updates + 1 >= the_step);                                   // its last bytes may have gone with it
-    CHECK(told.updates <= the_step + 1);                                   // or all it had to send was gone already
+    CHECK(told.updates + 1 >= the_step);  // its last bytes may have gone with it
+    CHECK(told.updates <= the_step + 1);  // or all it had to send was gone already
     CHECK_THAT(told.text, Catch::Contains("all_reduce (sum) of 100003 float, tag 0, at train.cpp:41"));
   }
   CHECK(processes.exit(culprit) == 128 + SIGKILL);
 }
 
-TEMPLATE_TEST_CASE("T1: a child that a killed rank has forked does not hide its end",
-                   "[faults][processes]", TcpTransport, SharedMemoryTransport) {
+TEMPLATE_TEST_CASE("T1: a child that a killed rank has forked does not hide its end", "[faults][processes]",
+                   TcpTransport, SharedMemoryTransport) {
   constexpr auto ranks = 3, culprit = 1;
   auto const transport = between_processes<TestType>(ranks, {.join = 20s});
-  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    auto const die = [voice] {
-      auto const child = ::fork();
-      if (child == 0)
-        for (::alarm(60);;) ::pause();                                     // it has all descriptors of its parent
-      voice.say(std::to_string(child));
-      raise(voice, SIGKILL)();
-    };
-    train(transport, ranks, rank, 0, voice, {}, rank == culprit ? std::function<void()>{die} : nullptr);
-  }};
+  auto processes =
+      Processes{ranks, [&](Rank rank, Voice voice) {
+                  auto const die = [voice] {
+                    auto const child = ::fork();
+                    if (child == 0)
+                      for (::alarm(60);;) ::pause();  // it has all descriptors of its parent
+                    voice.say(std::to_string(child));
+                    raise(voice, SIGKILL)();
+                  };
+                  train(transport, ranks, rank, 0, voice, {}, rank == culprit ? std::function<void()>{die} : nullptr);
+                }};
   auto const child = std::stoi(processes.line(culprit));
   auto const since = std::stod(processes.line(culprit));
   check_survivors(processes, ranks, culprit, Fault::peer_lost, since, 0, 1);
-  CHECK(::kill(child, SIGKILL) == 0);                                      // it has lived until now
+  CHECK(::kill(child, SIGKILL) == 0);  // it has lived until now
 }
 
 TEMPLATE_TEST_CASE("T2: a rank that is killed between steps is the first cause, and no update comes after it",
@@ -123,9 +126,9 @@ TEMPLATE_TEST_CASE("T2: a rank that is killed between steps is the first cause, 
   auto const ranks     = GENERATE(2, 3, 4);
   auto const transport = between_processes<TestType>(ranks, {.join = 20s});
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    train(transport, ranks, rank, 0, voice, rank == 0 ? raise(voice, SIGKILL) : nullptr, {});
-  }};
-  auto const since = std::stod(processes.line(0));
+                               train(transport, ranks, rank, 0, voice, rank == 0 ? raise(voice, SIGKILL) : nullptr, {});
+                             }};
+  auto const since     = std::stod(processes.line(0));
   for (auto const& told : check_survivors(processes, ranks, 0, Fault::peer_lost, since, 0, 1))
     CHECK(told.updates <= the_step);
 }
@@ -135,10 +138,10 @@ TEMPLATE_TEST_CASE("T7: a rank that is stopped is warned of, declared dead in ti
   auto const ranks     = GENERATE(2, 4);
   auto const transport = between_processes<TestType>(ranks, short_limits);
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    auto const overheard = Overheard{voice};
-    train(transport, ranks, rank, 0, voice, {}, rank == 1 ? raise(voice, SIGSTOP) : nullptr);
-  }};
-  auto const since = std::stod(processes.line(1));
+                               auto const overheard = Overheard{voice};
+                               train(transport, ranks, rank, 0, voice, {}, rank == 1 ? raise(voice, SIGSTOP) : nullptr);
+                             }};
+  auto const since     = std::stod(processes.line(1));
   check_survivors(processes, ranks, 1, Fault::peer_stalled, since, 0.8, 1.8);
   for (Rank rank = 0; rank < ranks; ++rank)
     if (rank != 1)
@@ -154,10 +157,11 @@ TEMPLATE_TEST_CASE("T8: a rank that is stopped for less than the limit changes n
                    TcpTransport, SharedMemoryTransport) {
   auto const ranks     = GENERATE(2, 3, 4);
   auto const transport = between_processes<TestType>(ranks, short_limits);
-  auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    train(transport, ranks, rank, 20, voice, {}, rank == 1 ? raise(voice, SIGSTOP) : nullptr);
-  }};
-  auto const until = std::stod(processes.line(1)) + 0.24;                  // 0.3 of `dead`
+  auto processes =
+      Processes{ranks, [&](Rank rank, Voice voice) {
+                  train(transport, ranks, rank, 20, voice, {}, rank == 1 ? raise(voice, SIGSTOP) : nullptr);
+                }};
+  auto const until = std::stod(processes.line(1)) + 0.24;  // 0.3 of `dead`
   spin_until([&] { return seconds_now() > until; });
   processes.send(1, SIGCONT);
   for (Rank rank = 0; rank < ranks; ++rank) {
@@ -173,19 +177,19 @@ TEMPLATE_TEST_CASE("T8: a rank that is stopped for less than the limit changes n
 
 TEMPLATE_TEST_CASE("T9: a rank that lives but does not work is named by all others, with a warning before",
                    "[faults][processes]", TcpTransport, SharedMemoryTransport) {
-  auto const ranks = GENERATE(2, 3);
-  auto timeouts      = short_limits;
-  timeouts.stuck     = 800ms;
+  auto const ranks     = GENERATE(2, 3);
+  auto timeouts        = short_limits;
+  timeouts.stuck       = 800ms;
   auto const transport = between_processes<TestType>(ranks, timeouts);
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    auto const overheard = Overheard{voice};
-    train(transport, ranks, rank, 0, voice, rank == 0 ? [voice] {
+                               auto const overheard = Overheard{voice};
+                               train(transport, ranks, rank, 0, voice, rank == 0 ? [voice] {
       voice.say(now_text());
       for (;;) ::pause();
     } : std::function<void()>{}, {});
-  }};
-  auto const since = std::stod(processes.line(0));
-  auto const all   = check_survivors(processes, ranks, 0, Fault::peer_stalled, since, 0.7, 1.8);  // some wait before
+                             }};
+  auto const since     = std::stod(processes.line(0));
+  auto const all = check_survivors(processes, ranks, 0, Fault::peer_stalled, since, 0.7, 1.8);  // some wait before
   for (auto const& told : all) CHECK(told.updates == the_step);
   for (Rank rank = 1; rank < ranks; ++rank) CHECK_THAT(processes.line(rank), Catch::Contains("for rank 0"));
 }
@@ -195,10 +199,10 @@ TEMPLATE_TEST_CASE("T40: a storm of signals changes no bit", "[faults][processes
   auto const ranks     = GENERATE(2, 3);
   auto const transport = between_processes<TestType>(ranks, short_limits);
   auto processes       = Processes{ranks, [&](Rank rank, Voice voice) {
-    auto const storm = Storm{};
-    train(transport, ranks, rank, 200, voice, {}, {});
-    voice.say(std::to_string(storm.signals()));
-  }};
+                               auto const storm = Storm{};
+                               train(transport, ranks, rank, 200, voice, {}, {});
+                               voice.say(std::to_string(storm.signals()));
+                             }};
   for (Rank rank = 0; rank < ranks; ++rank) {
     auto const told = Told::parse(processes.line(rank));
     INFO("rank " << rank << ": " << told.line());

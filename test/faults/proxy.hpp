@@ -46,7 +46,7 @@ inline FileDescriptor connect_to(std::string const& address) {
 inline void send_all(FileDescriptor const& socket, ConstBytes bytes) {
   while (!bytes.empty()) {
     auto const n = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n <= 0) return;                                                    // the other end has gone
+    if (n <= 0) return;  // the other end has gone
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
 }
@@ -81,7 +81,7 @@ class Proxy {
  private:
   struct Pair {
     FileDescriptor caller, rank;
-    std::size_t passed = 0;                                                // bytes from the caller
+    std::size_t passed = 0;  // bytes from the caller
   };
 
   void run() {
@@ -127,7 +127,7 @@ class Proxy {
   FileDescriptor listens_;
   std::vector<Pair> pairs_;
   std::atomic<bool> stop_{false};
-  NamedThread thread_;                                                     // last: it uses the above
+  NamedThread thread_;  // last: it uses the above
 };
 
 }  // namespace chorale::test

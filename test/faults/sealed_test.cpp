@@ -24,19 +24,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t shaken = 156;                                        // bytes of the caller's handshake
+constexpr std::size_t shaken = 156;  // bytes of the caller's handshake
 
 ConstBytes bytes_of(std::string_view text) { return std::as_bytes(Span<char const>{text}); }
 
 Secret secret() { return Secret{bytes_of("sixteen bytes, at least")}; }
 
-template <class T>
-T with_secret() {
+template <class T> T with_secret() {
   return {.secret = secret(), .log = [](std::string const&) {}};
 }
 
-template <class R>
-void check_same_as_plain(int ranks, std::size_t n) {
+template <class R> void check_same_as_plain(int ranks, std::size_t n) {
   auto const body   = [](auto& at, auto& x) { R{}.all_reduce(at, x, Op::sum); };
   auto const sealed = on_ranks(ranks, n, body, with_secret<SealedTcpTransport>());
   auto const plain  = on_ranks(ranks, n, body, with_secret<TcpTransport>());
@@ -49,19 +47,16 @@ void check_same_as_plain(int ranks, std::size_t n) {
 
 /// How a rank's work ended.
 struct Outcome {
-  int fault = -1;                                                          // a Fault; -1: all went well
+  int fault = -1;  // a Fault; -1: all went well
   std::string error{};
 };
 
-template <class Work>
-Outcome outcome_of(Work work) {
+template <class Work> Outcome outcome_of(Work work) {
   try {
     work();
   } catch (PeerLost const& lost) {
     return {static_cast<int>(lost.fault()), lost.what()};
-  } catch (Disagreement const& error) {
-    return {static_cast<int>(error.fault()), error.what()};
-  }
+  } catch (Disagreement const& error) { return {static_cast<int>(error.fault()), error.what()}; }
   return {};
 }
 
@@ -105,8 +100,8 @@ Sent send_past(Proxy::Passes passes, std::string_view text, T0 first, T1 second,
   first.addresses      = {addresses[0], addresses[1]};
   second.addresses     = {addresses[2], addresses[1]};
   first.plan = second.plan = {"embedding/table f32[9,9]"};
-  auto sent = Sent{text.size()};
-  auto const call = [&](auto const& transport, Rank rank) {
+  auto sent                = Sent{text.size()};
+  auto const call          = [&](auto const& transport, Rank rank) {
     sent.outcomes[static_cast<std::size_t>(rank)] = outcome_of([&] { talk(transport, rank, text, sent.got, after); });
   };
   auto threads = std::vector<NamedThread>{};
@@ -117,7 +112,7 @@ Sent send_past(Proxy::Passes passes, std::string_view text, T0 first, T1 second,
 }
 
 Sent send_past(Proxy::Passes passes, std::string_view text) {
-  auto transport        = with_secret<SealedTcpTransport>();
+  auto transport          = with_secret<SealedTcpTransport>();
   transport.timeouts.join = 10s;
   return send_past(std::move(passes), text, transport, transport);
 }
@@ -136,8 +131,7 @@ Proxy::Passes change(std::size_t connection, std::size_t at, std::vector<std::by
 Proxy::Passes flip(std::size_t connection, std::size_t at) {
   return [=](std::size_t number, std::size_t before, Bytes bytes) {
     auto const place = shaken + at;
-    if (number == connection && place >= before && place < before + bytes.size())
-      bytes[place - before] ^= std::byte{4};
+    if (number == connection && place >= before && place < before + bytes.size()) bytes[place - before] ^= std::byte{4};
     return bytes.size();
   };
 }
@@ -160,19 +154,23 @@ TEST_CASE("an all-reduce over sealed frames has the bits of one over plain frame
 
 TEST_CASE("sealed messages of any size arrive whole, also when others overtake them", "[transport][tcp][sealed]") {
   auto const sizes = std::array<std::size_t, 8>{0, 1, 16, 16'304, 262'144, 262'145, 1'048'577, 3'145'728};
-  auto const ended = on_ranks(2, 0, [&](auto& at, auto&) {
-    auto mine = std::vector<std::vector<std::byte>>{}, theirs = mine;
-    auto sent = std::vector<SealedTcpTransport::endpoint::pending>{};
-    for (auto const size : sizes) {
-      mine.emplace_back(size);
-      theirs.emplace_back(size);
-      for (std::size_t i = 0; i < size; ++i) mine.back()[i] = static_cast<std::byte>(i * 7 + i / 251 + size);
-    }
-    for (unsigned i = 0; i < sizes.size(); ++i) sent.push_back(at.send(1 - at.rank(), Tag{i}, mine[i]));
-    for (unsigned i = sizes.size(); i-- > 0;) at.recv(1 - at.rank(), Tag{i}, theirs[i]).wait();  // the last one first
-    for (auto& pending : sent) pending.wait();
-    if (mine != theirs) throw Error{"bytes arrived changed"};
-  }, with_secret<SealedTcpTransport>());
+  auto const ended = on_ranks(
+      2, 0,
+      [&](auto& at, auto&) {
+        auto mine = std::vector<std::vector<std::byte>>{}, theirs = mine;
+        auto sent = std::vector<SealedTcpTransport::endpoint::pending>{};
+        for (auto const size : sizes) {
+          mine.emplace_back(size);
+          theirs.emplace_back(size);
+          for (std::size_t i = 0; i < size; ++i) mine.back()[i] = static_cast<std::byte>(i * 7 + i / 251 + size);
+        }
+        for (unsigned i = 0; i < sizes.size(); ++i) sent.push_back(at.send(1 - at.rank(), Tag{i}, mine[i]));
+        for (unsigned i = sizes.size(); i-- > 0;)
+          at.recv(1 - at.rank(), Tag{i}, theirs[i]).wait();  // the last one first
+        for (auto& pending : sent) pending.wait();
+        if (mine != theirs) throw Error{"bytes arrived changed"};
+      },
+      with_secret<SealedTcpTransport>());
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
@@ -196,7 +194,7 @@ TEST_CASE("who listens sees what plain frames say, and not what sealed ones do",
 
 TEST_CASE("a bit that somebody flips in a sealed frame is found, wherever it is", "[transport][tcp][sealed]") {
   auto const at   = GENERATE(as<std::size_t>{}, 0, 5, 7, 30, 40, 52, 63, 64, 100, 64 + 69, 64 + 69 + 15);
-  auto const sent = send_past(flip(1, at), secret_text);                   // the last two: of the tag
+  auto const sent = send_past(flip(1, at), secret_text);  // the last two: of the tag
   INFO("byte " << at << ": " << sent.outcomes[0].error);
   CHECK(sent.outcomes[0].fault == static_cast<int>(Fault::frame_corrupt));
   CHECK_THAT(sent.outcomes[0].error, Catch::Contains("a frame from it") || Catch::Contains("does not open"));
@@ -212,7 +210,7 @@ TEST_CASE("a header that somebody changes together with its checksum does not op
   head.tag         = Tag{3};
   head.sequence    = 1;
   head.collective  = Collective::broadcast;
-  head.count       = secret_text.size() + 1;                               // what differs
+  head.count       = secret_text.size() + 1;  // what differs
   head.fingerprint = call.fingerprint();
   head.length      = secret_text.size();
   auto const plain = GENERATE(true, false);
@@ -220,7 +218,7 @@ TEST_CASE("a header that somebody changes together with its checksum does not op
   if (plain) head.payload_crc = crc32c(bytes_of(secret_text));
   wire::write(head, bytes);
   auto const to = change(1, 0, {bytes.begin(), bytes.end()});
-  if (plain) {                                                             // a checksum is no protection
+  if (plain) {  // a checksum is no protection
     auto const sent = send_past(to, secret_text, with_secret<TcpTransport>(), with_secret<TcpTransport>());
     CHECK(sent.outcomes[0].error == "");
   } else {
@@ -247,20 +245,20 @@ TEST_CASE("a bit that flips on a sealed control connection ends it", "[transport
     connections = std::max(connections, number + 1);
     return changes(number, before, bytes);
   };
-  auto transport             = with_secret<SealedTcpTransport>();
+  auto transport               = with_secret<SealedTcpTransport>();
   transport.timeouts.heartbeat = 10ms;
-  if (at < 1'000) {                                                        // while they join, another one is made
+  if (at < 1'000) {  // while they join, another one is made
     auto const sent = send_past(passes, secret_text, transport, transport);
     for (auto const& outcome : sent.outcomes) CHECK(outcome.error == "");
     CHECK(connections >= 3);
   } else {
     auto const wait = [](auto& endpoint) {
       auto byte = std::array<std::byte, 1>{};
-      endpoint.recv(1 - endpoint.rank(), Tag{4}, byte).wait();             // nobody sends it
+      endpoint.recv(1 - endpoint.rank(), Tag{4}, byte).wait();  // nobody sends it
     };
     auto const sent = send_past(passes, secret_text, transport, transport, wait);
     CHECK(sent.outcomes[0].fault == static_cast<int>(Fault::frame_corrupt));
-    CHECK(sent.outcomes[1].fault >= 0);                                    // it knows only that a connection ended
+    CHECK(sent.outcomes[1].fault >= 0);  // it knows only that a connection ended
     CHECK_THAT(sent.outcomes[0].error, Catch::Contains("a frame of its control connection is damaged"));
   }
 }
@@ -268,9 +266,9 @@ TEST_CASE("a bit that flips on a sealed control connection ends it", "[transport
 TEST_CASE("sealed frames need a secret, and both ends must seal", "[transport][tcp][sealed]") {
   CHECK_THROWS_AS(SealedTcpTransport{}.connect(Group::all_local(2)), BadArgument);
   CHECK_THROWS_WITH(SealedTcpTransport{}.connect(Group::all_local(2)), Catch::Contains("makes its keys from a secret"));
-  auto const pass = [](std::size_t, std::size_t, Bytes bytes) { return bytes.size(); };
-  auto sealed     = with_secret<SealedTcpTransport>();
-  auto plain      = with_secret<TcpTransport>();
+  auto const pass      = [](std::size_t, std::size_t, Bytes bytes) { return bytes.size(); };
+  auto sealed          = with_secret<SealedTcpTransport>();
+  auto plain           = with_secret<TcpTransport>();
   sealed.timeouts.join = plain.timeouts.join = 500ms;
   auto const one = send_past(pass, secret_text, sealed, plain), other = send_past(pass, secret_text, plain, sealed);
   CHECK(one.outcomes[1].fault == static_cast<int>(Fault::world_mismatch));

@@ -55,8 +55,7 @@ class Lines {
 };
 
 /// Waits until `done()`, or fails the test after 10 s.
-template <class Done>
-void expect_soon(Done done) {
+template <class Done> void expect_soon(Done done) {
   auto const deadline = Deadline::after(10s);
   spin_until([&] { return done() || deadline.passed(); });
   REQUIRE(done());
@@ -66,7 +65,7 @@ struct Outcome {
   std::vector<float> x;
   std::string error;
   Loss loss{.rank = -1};
-  int fault = -1;                                                          // a Fault
+  int fault = -1;  // a Fault
 };
 
 /// What a rank adds up in a step; of many magnitudes, so that another order of a sum would show.
@@ -111,13 +110,11 @@ class RankThreads {
   RankThreads(RankThreads const&)            = delete;
   RankThreads& operator=(RankThreads const&) = delete;
 
-  template <class Before>
-  void start(TcpTransport const& transport, Rank rank, int steps, Before before) {
+  template <class Before> void start(TcpTransport const& transport, Rank rank, int steps, Before before) {
     auto& outcome = outcomes_[static_cast<std::size_t>(rank)];
     auto const n  = static_cast<int>(outcomes_.size());
-    threads_.emplace_back("rank " + std::to_string(rank), [=, &outcome] {
-      outcome = take_part(transport, n, rank, steps, before);
-    });
+    threads_.emplace_back("rank " + std::to_string(rank),
+                          [=, &outcome] { outcome = take_part(transport, n, rank, steps, before); });
   }
   void start(TcpTransport const& transport, Rank rank, int steps = 10) {
     start(transport, rank, steps, [](int) {});
@@ -138,8 +135,8 @@ TcpTransport transport_of(std::vector<std::string> addresses, Lines& lines) {
 }
 
 void check_like_undisturbed(std::vector<Outcome> const& outcomes, int steps) {
-  auto quiet = Lines{};
-  auto clean = RankThreads{static_cast<int>(outcomes.size())};
+  auto quiet           = Lines{};
+  auto clean           = RankThreads{static_cast<int>(outcomes.size())};
   auto const transport = transport_of(free_loopback_addresses(static_cast<int>(outcomes.size())), quiet);
   for (Rank rank = 0; rank < static_cast<Rank>(outcomes.size()); ++rank) clean.start(transport, rank, steps);
   auto const& right = clean.join();
@@ -149,7 +146,7 @@ void check_like_undisturbed(std::vector<Outcome> const& outcomes, int steps) {
   }
 }
 
-constexpr std::size_t shaken = 112 + 44;                                   // bytes of a caller's handshake
+constexpr std::size_t shaken = 112 + 44;  // bytes of a caller's handshake
 
 /// Three ranks, where bytes of the data connection from rank 2 to rank 0 go through `passes`.
 std::vector<Outcome> with_proxy(Proxy::Passes passes) {
@@ -224,14 +221,14 @@ TEST_CASE("T18: a bit that flips on the way is one loss for all, and the sum of 
 
 TEST_CASE("T13: two hundred connections that are reset while ranks train change no bit, and fill no log",
           "[faults][strangers]") {
-  auto const ranks = GENERATE(2, 3, 4);
-  constexpr int scans = 200;
-  auto lines          = Lines{};
+  auto const ranks     = GENERATE(2, 3, 4);
+  constexpr int scans  = 200;
+  auto lines           = Lines{};
   auto const transport = transport_of(free_loopback_addresses(ranks), lines);
   auto scanned = std::atomic<int>{0}, trained = std::atomic<int>{0};
   auto job = RankThreads{ranks};
   for (Rank rank = 0; rank < ranks; ++rank)
-    job.start(transport, rank, scans, [&, rank](int step) {                // one scan a step
+    job.start(transport, rank, scans, [&, rank](int step) {  // one scan a step
       if (rank == 0) trained = step + 1;
       spin_until([&] { return scanned > step; });
     });
@@ -275,10 +272,10 @@ TEST_CASE("T20: a handshake that was recorded opens nothing when it is played to
   right.pop_back();
   {
     auto const proxy = Proxy{around[0], right[0], [&](std::size_t connection, std::size_t, Bytes bytes) {
-      records.at(connection).insert(records.at(connection).end(), bytes.begin(), bytes.end());
-      return bytes.size();
-    }};
-    auto first = RankThreads{2};
+                               records.at(connection).insert(records.at(connection).end(), bytes.begin(), bytes.end());
+                               return bytes.size();
+                             }};
+    auto first       = RankThreads{2};
     for (Rank rank = 0; rank < 2; ++rank) {
       auto transport   = transport_of(rank == 0 ? right : around, lines);
       transport.secret = secret;
@@ -287,16 +284,16 @@ TEST_CASE("T20: a handshake that was recorded opens nothing when it is played to
     check_like_undisturbed(first.join(), 10);
   }
   REQUIRE(records[1].size() > shaken);
-  auto again        = transport_of(right, lines);
-  again.secret      = secret;
+  auto again          = transport_of(right, lines);
+  again.secret        = secret;
   again.timeouts.join = 500ms;
-  auto second       = RankThreads{2};
+  auto second         = RankThreads{2};
   second.start(again, 0);
   for (auto const& record : records) {
     auto guest = connect_to(right[0]);
     send_all(guest, record);
     auto bytes = std::array<std::byte, 4096>{};
-    while (::recv(guest.number(), bytes.data(), bytes.size(), 0) > 0) {}      // until it is shown out
+    while (::recv(guest.number(), bytes.data(), bytes.size(), 0) > 0) {}  // until it is shown out
   }
   auto const& ended = second.join();
   CHECK(ended[0].fault == static_cast<int>(Fault::join_timeout));
@@ -312,7 +309,7 @@ TEST_CASE("T21: of ranks 0, 1, 1 and 3 the second 1 is told of the first, and a 
   for (Rank const rank : {0, 1, 3}) job.start(transport, rank);
   expect_soon([&] { return !lines.with("rank 0: waiting for 1 of 4: rank 2").empty(); });
   auto second         = transport;
-  second.addresses[1] = "127.0.0.1:0";                                     // as it would be on another host
+  second.addresses[1] = "127.0.0.1:0";  // as it would be on another host
   auto const begin    = Clock::now();
   auto const refused  = take_part(second, 4, 1, 1, [](int) {});
   CHECK(Clock::now() - begin < 5s);
@@ -334,8 +331,9 @@ TEST_CASE("T35: a rank that comes late is waited for, and everybody says for who
   for (Rank rank = 0; rank < late; ++rank) job.start(transport, rank);
   for (Rank rank = 0; rank < late; ++rank)
     expect_soon([&] {
-      return lines.with("rank " + std::to_string(rank) + ": waiting for 1 of " + std::to_string(ranks) + ": rank " +
-                        std::to_string(late) + " (" + transport.addresses[static_cast<std::size_t>(late)] + ")")
+      return lines
+                 .with("rank " + std::to_string(rank) + ": waiting for 1 of " + std::to_string(ranks) + ": rank " +
+                       std::to_string(late) + " (" + transport.addresses[static_cast<std::size_t>(late)] + ")")
                  .size() >= 2;
     });
   job.start(transport, late);

@@ -25,13 +25,13 @@ namespace chorale::test {
 
 /// What a rank knows when it is over, as the last line of its voice.
 struct Told {
-  double at = 0;                                                           // seconds_now()
-  int fault = -1;                                                          // a Fault; -1: all went well
-  Rank culprit           = -1;
-  std::uint64_t step     = 0, sequence = 0;                                // of the loss
-  std::uint64_t updates  = 0;                                              // that it applied; see Weights
-  bool whole             = false;                                          // no update is there in part
-  std::string text;                                                        // of a Disagreement the whole sentence
+  double at          = 0;   // seconds_now()
+  int fault          = -1;  // a Fault; -1: all went well
+  Rank culprit       = -1;
+  std::uint64_t step = 0, sequence = 0;  // of the loss
+  std::uint64_t updates = 0;             // that it applied; see Weights
+  bool whole            = false;         // no update is there in part
+  std::string text;                      // of a Disagreement the whole sentence
 
   static Told parse(std::string const& line) {
     auto told = Told{};
@@ -87,8 +87,7 @@ class Weights {
 };
 
 /// Calls `work`, and says how it ended. What it throws goes on, so that it becomes the exit code.
-template <class Work>
-void tell_end(Voice voice, Weights const& weights, Work work) {
+template <class Work> void tell_end(Voice voice, Weights const& weights, Work work) {
   auto const told = [&](int fault, std::string text) {
     return Told{seconds_now(), fault, -1, 0, 0, weights.updates(), weights.whole(), std::move(text)};
   };
@@ -110,21 +109,17 @@ void tell_end(Voice voice, Weights const& weights, Work work) {
 }
 
 /// A transport for ranks that are processes of this host.
-template <class T>
-T between_processes(int ranks, Timeouts const& timeouts);
+template <class T> T between_processes(int ranks, Timeouts const& timeouts);
 
-template <>
-inline TcpTransport between_processes(int ranks, Timeouts const& timeouts) {
+template <> inline TcpTransport between_processes(int ranks, Timeouts const& timeouts) {
   return {.addresses = free_loopback_addresses(ranks), .timeouts = timeouts};
 }
-template <>
-inline SharedMemoryTransport between_processes(int, Timeouts const& timeouts) {
+template <> inline SharedMemoryTransport between_processes(int, Timeouts const& timeouts) {
   static int number = 0;
   return {.name = "test-faults-" + std::to_string(::getpid()) + "-" + std::to_string(++number), .timeouts = timeouts};
 }
 
-template <class T>
-typename T::endpoint connected(T const& transport, int ranks, Rank rank) {
+template <class T> typename T::endpoint connected(T const& transport, int ranks, Rank rank) {
   return std::move(transport.connect(Group{ranks, {rank}})[0]);
 }
 

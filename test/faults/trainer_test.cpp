@@ -24,11 +24,9 @@ using tiny::quietly;
 
 namespace {
 
-template <int Hidden>
-struct Net : nn::Sequential<nn::Input<6>, nn::Dense<Hidden>, nn::Tanh, nn::Dense<3>> {};
+template <int Hidden> struct Net : nn::Sequential<nn::Input<6>, nn::Dense<Hidden>, nn::Tanh, nn::Dense<3>> {};
 
-template <int Hidden, class T>
-auto trainer_of(T const& transport, int ranks, Rank rank) {
+template <int Hidden, class T> auto trainer_of(T const& transport, int ranks, Rank rank) {
   return Trainer{nn::compile<Net<Hidden>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}),
                  OneOfMany{ranks, rank}, RingAllReduce{}, transport, 7};
 }
@@ -51,9 +49,9 @@ TEST_CASE("T23: ranks with networks of another width name the first tensor that 
   auto const transport = transport_of(ranks);
   auto const since     = seconds_now();
   auto processes       = Processes{ranks, [&](Rank rank, Voice) {
-    if (rank == 1) trainer_of<16>(transport, ranks, rank).fit(batches(ranks, rank), quietly);
-    else trainer_of<8>(transport, ranks, rank).fit(batches(ranks, rank), quietly);
-  }};
+                               if (rank == 1) trainer_of<16>(transport, ranks, rank).fit(batches(ranks, rank), quietly);
+                               else trainer_of<8>(transport, ranks, rank).fit(batches(ranks, rank), quietly);
+                             }};
   for (Rank rank = 0; rank < ranks; ++rank) {
     auto const line = processes.line(rank);
     INFO("rank " << rank << " of " << ranks << ": " << line);
@@ -67,14 +65,14 @@ TEST_CASE("T23: ranks with networks of another width name the first tensor that 
 TEST_CASE("T38: a rank with little address space trains, or ends with one sentence", "[faults][trainer][limits]") {
   if (has_shadow) return skip("T38, trainers", no_limit);
   auto failed = 0;
-  for (rlim_t more = 4; more <= 46; more += 6) {                           // MiB, besides what the process has
-    auto const transport = TcpTransport{.addresses = free_loopback_addresses(2), .timeouts = {.join = 2s},
-                                        .log = [](std::string const&) {}};
-    auto processes = Processes{2, [&](Rank rank, Voice voice) {
-      if (rank == 1) set_limit(RLIMIT_AS, address_space() + (more << 20));
-      trainer_of<8>(transport, 2, rank).fit(batches(2, rank), quietly);
-      voice.say("trained");
-    }};
+  for (rlim_t more = 4; more <= 46; more += 6) {  // MiB, besides what the process has
+    auto const transport = TcpTransport{
+        .addresses = free_loopback_addresses(2), .timeouts = {.join = 2s}, .log = [](std::string const&) {}};
+    auto processes  = Processes{2, [&](Rank rank, Voice voice) {
+                                 if (rank == 1) set_limit(RLIMIT_AS, address_space() + (more << 20));
+                                 trainer_of<8>(transport, 2, rank).fit(batches(2, rank), quietly);
+                                 voice.say("trained");
+                               }};
     auto const line = processes.line(1);
     auto const code = processes.exit(1);
     INFO(more << " MiB: exit code " << code << ": " << line);
@@ -89,22 +87,25 @@ TEST_CASE("T38: a rank with little address space trains, or ends with one senten
 TEST_CASE("ranks that bring data of different lengths are told so, and how far each had come", "[faults][trainer]") {
   auto const predicts  = GENERATE(false, true);
   auto const transport = transport_of(2);
-  auto processes       = Processes{2, [&](Rank rank, Voice) {
-    auto trainer = trainer_of<8>(transport, 2, rank);
-    auto data    = batches(2, rank);
-    if (rank == 1) data.sizes.resize(7);
-    if (predicts) trainer.predict(data);
-    trainer.fit(data, {.show = Show::nothing, .compare_data = predicts});  // else the first difference would be told
-    trainer.evaluate(data);
-  }};
+  auto processes       = Processes{
+      2, [&](Rank rank, Voice) {
+        auto trainer = trainer_of<8>(transport, 2, rank);
+        auto data    = batches(2, rank);
+        if (rank == 1) data.sizes.resize(7);
+        if (predicts) trainer.predict(data);
+        trainer.fit(data,
+                          {.show = Show::nothing, .compare_data = predicts});  // else the first difference would be told
+        trainer.evaluate(data);
+      }};
   auto const places = predicts ? std::array{"in predict", "in fit, before its first batch"}
                                : std::array{"in fit, at batch 8 of epoch 1", "at the end of fit"};
   for (Rank rank = 0; rank < 2; ++rank) {
     auto const line = processes.line(rank);
     INFO("rank " << rank << ": " << line);
-    CHECK_THAT(line, Catch::Contains("the processes of this job have different data, options or callbacks: this one was " +
-                                     std::string{places[static_cast<std::size_t>(rank)]} + " when ") &&
-                         Catch::Contains("Try: a dataset with as many batches of as many rows in every process"));
+    CHECK_THAT(line,
+               Catch::Contains("the processes of this job have different data, options or callbacks: this one was " +
+                               std::string{places[static_cast<std::size_t>(rank)]} + " when ") &&
+                   Catch::Contains("Try: a dataset with as many batches of as many rows in every process"));
     CHECK(processes.exit(rank) == 3);
   }
 }
@@ -114,11 +115,11 @@ TEMPLATE_TEST_CASE("T27: replicas that have drifted apart are told to all ranks,
   auto const ranks     = GENERATE(2, 3);
   auto const transport = between_processes<TestType>(ranks, {.join = 20s});
   auto processes       = Processes{ranks, [&](Rank rank, Voice) {
-    auto trainer = trainer_of<8>(transport, ranks, rank);
-    trainer.fit(batches(ranks, rank), quietly);
-    if (rank == 1) trainer.copies()[0].net.variables()[0].value[0] += 1;
-    trainer.fit(batches(ranks, rank), {.show = Show::nothing, .compare_every = 1});
-  }};
+                               auto trainer = trainer_of<8>(transport, ranks, rank);
+                               trainer.fit(batches(ranks, rank), quietly);
+                               if (rank == 1) trainer.copies()[0].net.variables()[0].value[0] += 1;
+                               trainer.fit(batches(ranks, rank), {.show = Show::nothing, .compare_every = 1});
+                             }};
   for (Rank rank = 0; rank < ranks; ++rank) {
     CHECK_THAT(processes.line(rank), Catch::Contains("replicas have drifted apart: dense/kernel"));
     CHECK(processes.exit(rank) == 4);
@@ -130,14 +131,14 @@ TEST_CASE("T27: a number that is not finite on one rank ends the step for all ov
   auto const ranks = GENERATE(2, 3, 4);
   auto const value = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
   auto trainer     = Trainer{nn::compile<Net<8>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F}),
-                             MirroredStrategy{Cpu::logical(ranks)}, RingAllReduce{}, TcpTransport{}, 7};
+                         MirroredStrategy{Cpu::logical(ranks)}, RingAllReduce{}, TcpTransport{}, 7};
   auto good        = batches(ranks, 0);
   good.sizes.resize(7);
-  trainer.fit(good, quietly);                                              // steps 0 to 6
+  trainer.fit(good, quietly);  // steps 0 to 6
   auto const before = trainer.hashes();
   CHECK(before == std::vector<std::uint64_t>(static_cast<std::size_t>(ranks), before[0]));
-  auto bad         = batches(ranks, 0);
-  bad.rows.x[4 * 6] = value;                                               // the first row of rank 1's share
+  auto bad          = batches(ranks, 0);
+  bad.rows.x[4 * 6] = value;  // the first row of rank 1's share
   CHECK_THROWS_AS(trainer.fit(bad, quietly), NumericFault);
   CHECK(trainer.hashes() == before);
   CHECK_THROWS_WITH(trainer.fit(bad, quietly),

@@ -72,8 +72,7 @@ inline void fuzz_data_cache(ConstBytes in) {
       must(file->next(cursor, row, data::CacheFile::Check::none) && cursor.at == starts[i + 1].at,
            "a row that was checked is another one");
     }
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
 }
 
 }  // namespace chorale::test

@@ -20,19 +20,18 @@ inline void fuzz_data_cifar(ConstBytes in) {
   auto const repeat        = std::size_t{1} << mode / 4 % 8;
   auto content             = std::vector<std::byte>{};
   auto const most          = in.size() > 1 && in[1] == std::byte{0x1f} ? std::size_t{1} << 6 : std::size_t{1} << 13;
-  for (auto const byte : in.subspan(1))                    // of packed ones few: they become a thousand times as many
+  for (auto const byte : in.subspan(1))  // of packed ones few: they become a thousand times as many
     if (content.size() < most) content.insert(content.end(), repeat, byte);
   auto const hundred = mode % 2 == 1;
-  auto const format  = hundred ? data::detail::CifarFormat{.classes = {20, 100}, .wanted = mode / 2 % 2}
-                               : data::detail::CifarFormat{};
-  auto const record  = data::detail::cifar_pixels + (hundred ? 2 : 1);
-  auto const packed  = content.size() >= 2 && content[0] == std::byte{0x1f};
-  auto rows          = data::RowVectors<std::uint8_t, std::uint8_t>{};
+  auto const format =
+      hundred ? data::detail::CifarFormat{.classes = {20, 100}, .wanted = mode / 2 % 2} : data::detail::CifarFormat{};
+  auto const record = data::detail::cifar_pixels + (hundred ? 2 : 1);
+  auto const packed = content.size() >= 2 && content[0] == std::byte{0x1f};
+  auto rows         = data::RowVectors<std::uint8_t, std::uint8_t>{};
   try {
     data::detail::read_cifar(memory.holding(content), format, rows);
     must(packed || rows.y.size() * record == content.size(), "bytes are left over in silence");
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
   must(rows.x.size() == rows.y.size() * data::detail::cifar_pixels, "an image without a label, or the reverse");
   for (auto const label : rows.y) must(label < format.classes[format.wanted], "a label is none");
 }

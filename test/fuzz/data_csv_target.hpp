@@ -30,9 +30,7 @@ inline std::vector<std::vector<std::string>> csv_lines(std::string_view text, st
     lines.add(text.substr(0, cut), take);
     lines.add(text.substr(cut), take);
     lines.end(take);
-  } catch (BadFile const& why) {
-    all.push_back({why.what()});
-  }
+  } catch (BadFile const& why) { all.push_back({why.what()}); }
   return all;
 }
 
@@ -41,9 +39,9 @@ inline std::vector<std::vector<std::string>> csv_lines(std::string_view text, st
 inline void fuzz_data_csv(ConstBytes in) {
   if (in.empty()) return;
   static auto const memory = MemoryFile{}, other = MemoryFile{};
-  auto const mode          = std::to_integer<unsigned>(in[0]);
-  auto const bytes         = in.subspan(1);
-  auto options             = data::CsvOptions{.separator = ",;\t "[mode % 4], .most = 1 << 20};
+  auto const mode  = std::to_integer<unsigned>(in[0]);
+  auto const bytes = in.subspan(1);
+  auto options     = data::CsvOptions{.separator = ",;\t "[mode % 4], .most = 1 << 20};
   if (mode & 4) options.decimal = ',';
   if (mode & 8) options.missing = -1;
   if (mode & 16) options.classes = {"a", "b"};
@@ -70,18 +68,16 @@ inline void fuzz_data_csv(ConstBytes in) {
     auto read        = std::vector<double>{};
     for (auto stream = again.stream(0); stream.next(row);) read.insert(read.end(), row.x.begin(), row.x.end());
     must(again.size() == n && read == x, "what was written is another table");
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
   auto const text = std::string_view{reinterpret_cast<char const*>(bytes.data()), bytes.size()};
-  auto const cut  = std::min(text.size(), std::size_t{3} + mode);          // a byte order mark comes in one piece
+  auto const cut  = std::min(text.size(), std::size_t{3} + mode);  // a byte order mark comes in one piece
   must(csv_lines(text, cut, options.separator) == csv_lines(text, text.size(), options.separator),
        "lines depend on pieces");
   try {
     auto const table = read_csv(memory.holding(bytes));
     for (auto const& column : table.columns) must(column.size() == table.rows(), "columns of several lengths");
     must(table.rows() < bytes.size(), "rows from nowhere");
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
 }
 
 }  // namespace chorale::test

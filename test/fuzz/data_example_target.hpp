@@ -18,9 +18,7 @@ inline void fuzz_data_example(ConstBytes in) {
   auto example = data::Example{};
   try {
     example = data::Example::parse(in);
-  } catch (BadFile const&) {
-    return;
-  }
+  } catch (BadFile const&) { return; }
   auto numbers = std::size_t{0}, bytes = std::size_t{0};
   for (auto const& [name, feature] : example.features) {
     if (auto const* floats = std::get_if<std::vector<float>>(&feature)) numbers += floats->size();
@@ -37,8 +35,7 @@ inline void fuzz_data_example(ConstBytes in) {
   for (auto const& name : {"a", "image"}) {
     try {
       static_cast<void>(example.get<float>(name));
-    } catch (BadFile const&) {
-    }
+    } catch (BadFile const&) {}
   }
 }
 

@@ -15,8 +15,8 @@ namespace chorale::test {
 inline void fuzz_data_idx(ConstBytes in) {
   if (in.empty()) return;
   static auto const first = MemoryFile{}, second = MemoryFile{};
-  auto const n            = std::min(std::to_integer<std::size_t>(in[0]), in.size() - 1);
-  auto const labels       = in.subspan(1, n), images = in.subspan(1 + n);
+  auto const n      = std::min(std::to_integer<std::size_t>(in[0]), in.size() - 1);
+  auto const labels = in.subspan(1, n), images = in.subspan(1 + n);
   try {
     auto const rows = data::idx(first.holding(images), second.holding(labels));
     auto stream     = rows.stream(0);
@@ -26,8 +26,7 @@ inline void fuzz_data_idx(ConstBytes in) {
       must(!row.x.empty(), "an image is empty");
     }
     must(count > 0 && count == rows.size(), "the number of rows is another one");
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
 }
 
 }  // namespace chorale::test

@@ -12,8 +12,7 @@
 
 namespace chorale::test {
 
-template <class T>
-void fuzz_npy_of(ConstBytes in) {
+template <class T> void fuzz_npy_of(ConstBytes in) {
   static auto const memory = MemoryFile{}, other = MemoryFile{};
   try {
     auto const array = data::read_npy<T>(memory.holding(in));
@@ -28,8 +27,7 @@ void fuzz_npy_of(ConstBytes in) {
     must(again.shape == array.shape, "a shape is not the same after it was written");
     must(std::ranges::equal(std::as_bytes(Span<T const>{again.values}), std::as_bytes(Span<T const>{array.values})),
          "numbers are not the same after they were written");
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
 }
 
 /// Any bytes, as a .npy file of several kinds.

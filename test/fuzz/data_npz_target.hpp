@@ -41,16 +41,14 @@ inline std::vector<std::byte> with_right_zip_checksums(ConstBytes in) {
   return bytes;
 }
 
-template <class T>
-void fuzz_npz_array(data::NpzFile const& file, std::string const& name, std::size_t most) {
+template <class T> void fuzz_npz_array(data::NpzFile const& file, std::string const& name, std::size_t most) {
   try {
     auto const array = file.read<T>(name);
     auto count       = std::size_t{1};
     for (auto const size : array.shape) count *= size;
     must(count == array.values.size(), "the shape is not that of the values");
     must(count <= most, "numbers come from nowhere");
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
 }
 
 /// The first byte says whether checksums are made right; the rest is a .npz file.
@@ -65,13 +63,12 @@ inline void fuzz_data_npz(ConstBytes in) {
     must(std::set<std::string>(names.begin(), names.end()).size() == names.size(), "two arrays of one name");
     must(names.size() <= in.size() / 46, "arrays from nowhere");
     for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 4); ++i) {
-      fuzz_npz_array<float>(file, names[i], 1032 * in.size());             // see ByteSource::most
+      fuzz_npz_array<float>(file, names[i], 1032 * in.size());  // see ByteSource::most
       fuzz_npz_array<std::int64_t>(file, names[i], 1032 * in.size());
       fuzz_npz_array<std::uint8_t>(file, names[i], 1032 * in.size());
     }
     if (names.size() >= 2) must(data::npz<float, float>(path, names[0], names[1]).size() > 0, "no rows");
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
 }
 
 }  // namespace chorale::test

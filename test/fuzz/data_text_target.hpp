@@ -34,11 +34,11 @@ inline std::vector<std::string> plain_lines(std::string_view text) {
 inline void fuzz_data_text(ConstBytes in) {
   static auto const memory = MemoryFile{};
   constexpr auto most_line = std::size_t{1} << 10, most = std::size_t{1} << 20;
-  auto const text          = std::string{reinterpret_cast<char const*>(in.data()), in.size()};
-  auto const packed        = text.starts_with("\x1f\x8b");
-  auto const path          = memory.holding(in);
-  auto lines               = std::vector<std::string>{};
-  auto complained          = false;
+  auto const text   = std::string{reinterpret_cast<char const*>(in.data()), in.size()};
+  auto const packed = text.starts_with("\x1f\x8b");
+  auto const path   = memory.holding(in);
+  auto lines        = std::vector<std::string>{};
+  auto complained   = false;
   try {
     auto line   = Sample<char, std::uint64_t>{};
     auto stream = data::TextFile{path, 7, most_line}.stream(0);
@@ -48,9 +48,7 @@ inline void fuzz_data_text(ConstBytes in) {
       if (lines.size() < most_line) lines.emplace_back(line.x.begin(), line.x.end());
       else if (packed) break;
     }
-  } catch (BadFile const&) {
-    complained = true;
-  }
+  } catch (BadFile const&) { complained = true; }
   if (!packed) {
     auto const all = plain_lines(text);
     must(complained || lines == all, "a line is not what is there");
@@ -60,13 +58,12 @@ inline void fuzz_data_text(ConstBytes in) {
   try {
     auto const read = data::read_text(path, most);
     must(!read.empty() && read.size() <= most && (packed || read == text), "a text is not what is there");
-    if (in.size() % 64 != 0) return;                       // what follows looks at all of Unicode
+    if (in.size() % 64 != 0) return;  // what follows looks at all of Unicode
     auto const characters = data::CharacterTokenizer::of(read);
     must(characters.decode(characters.encode(read)) == read, "a text is another one after it was encoded");
     must(data::CharacterTokenizer::load(path).size() == characters.size(), "a vocabulary has another size");
   } catch (BadFile const&) {
-  } catch (BadArgument const&) {
-  }
+  } catch (BadArgument const&) {}
 }
 
 }  // namespace chorale::test

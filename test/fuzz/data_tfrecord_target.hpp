@@ -27,8 +27,8 @@ inline std::vector<std::byte> with_right_checksums(ConstBytes in) {
     at += 12;
     if (bytes.size() - at < 4 || length > bytes.size() - at - 4) break;
     at += static_cast<std::size_t>(length);
-    put(at, data::detail::masked(crc32c(ConstBytes{bytes}.subspan(at - static_cast<std::size_t>(length),
-                                                                  static_cast<std::size_t>(length)))));
+    put(at, data::detail::masked(crc32c(
+                ConstBytes{bytes}.subspan(at - static_cast<std::size_t>(length), static_cast<std::size_t>(length)))));
     at += 4;
   }
   return bytes;
@@ -36,7 +36,7 @@ inline std::vector<std::byte> with_right_checksums(ConstBytes in) {
 
 struct ReadRecords {
   std::size_t records = 0;
-  std::vector<std::byte> written{};                        // the same records as a file
+  std::vector<std::byte> written{};  // the same records as a file
   bool complained = false;
 };
 
@@ -53,9 +53,7 @@ inline ReadRecords read_records(std::string const& file, data::TfRecordOptions c
       to.insert(to.end(), 4, std::byte{});
       must(to.size() < std::size_t{64} << 20, "few bytes became many");
     }
-  } catch (BadFile const&) {
-    result.complained = true;
-  }
+  } catch (BadFile const&) { result.complained = true; }
   result.written = with_right_checksums(result.written);
   return result;
 }

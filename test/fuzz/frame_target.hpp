@@ -18,8 +18,7 @@ namespace chorale::test {
 
 /// A payload that parses is written as a payload that parses to the same. The bytes may differ where a text had
 /// characters that are not shown.
-template <class Payload>
-void fuzz_payload(ConstBytes in) {
+template <class Payload> void fuzz_payload(ConstBytes in) {
   auto const parsed = Payload::parse(in);
   if (!parsed) return;
   auto room          = std::array<std::byte, Payload::max_bytes>{};
@@ -71,7 +70,7 @@ inline void fuzz_closing(ConstBytes in) {
 inline void fuzz_frame(ConstBytes in) {
   fuzz_header(in);
   fuzz_closing(in);
-  if (in.size() >= wire::header_bytes) {                                   // as from who can compute a checksum
+  if (in.size() >= wire::header_bytes) {  // as from who can compute a checksum
     auto forged = wire::HeaderBytes{};
     std::ranges::copy(in.first(wire::header_bytes), forged.begin());
     wire::Writer{Bytes{forged}.last(4)}.number(crc32c(ConstBytes{forged}.first(wire::header_bytes - 4)));

@@ -50,8 +50,7 @@ inline void check_side(wire::Handshake const& side) {
   must((side.state() == FuzzState::refused) == !side.reason().empty(), "a refusal without a reason");
 }
 
-template <class Side>
-std::size_t fuzz_feed(Side& side, ConstBytes bytes) {
+template <class Side> std::size_t fuzz_feed(Side& side, ConstBytes bytes) {
   auto const talking = side.state() == FuzzState::talking;
   auto const taken   = side.feed(bytes);
   must(taken <= bytes.size(), "it took more than there was");
@@ -62,8 +61,7 @@ std::size_t fuzz_feed(Side& side, ConstBytes bytes) {
 }
 
 /// A stranger says anything to one end.
-template <class Side>
-void fuzz_stranger(Side side, Instructions from, bool has_secret) {
+template <class Side> void fuzz_stranger(Side side, Instructions from, bool has_secret) {
   auto const most = 1U + from.number();
   while (!from.done() && side.state() == FuzzState::talking) {
     side.sent(side.to_send().size());
@@ -75,10 +73,9 @@ void fuzz_stranger(Side side, Instructions from, bool has_secret) {
 /// One direction between two honest ends, through someone in the middle.
 struct Path {
   std::vector<std::byte> sent, got;
-  std::size_t passed = 0;                                                  // of what was sent: delivered, or dropped
+  std::size_t passed = 0;  // of what was sent: delivered, or dropped
 
-  template <class From>
-  void take(From& from) {
+  template <class From> void take(From& from) {
     sent.insert(sent.end(), from.to_send().begin(), from.to_send().end());
     from.sent(from.to_send().size());
   }
@@ -90,8 +87,7 @@ struct Path {
     return {some.begin(), some.end()};
   }
 
-  template <class To>
-  void deliver(To& to, ConstBytes bytes) {
+  template <class To> void deliver(To& to, ConstBytes bytes) {
     auto const taken = bytes.first(fuzz_feed(to, bytes));
     got.insert(got.end(), taken.begin(), taken.end());
   }
@@ -104,18 +100,17 @@ struct Path {
 };
 
 /// One thing that the one in the middle does with the bytes to one end.
-template <class To>
-void interfere(To& to, Path& path, unsigned how, Instructions& from) {
+template <class To> void interfere(To& to, Path& path, unsigned how, Instructions& from) {
   auto const n = std::size_t{from.number()};
   if (how == 0) {
     path.deliver(to, path.next(n));
-  } else if (how == 1) {                                                   // change
+  } else if (how == 1) {  // change
     auto bytes = path.next(n);
     if (!bytes.empty()) bytes.back() ^= static_cast<std::byte>(from.number());
     path.deliver(to, bytes);
-  } else if (how == 2) {                                                   // drop
+  } else if (how == 2) {  // drop
     path.next(n);
-  } else {                                                                 // make up
+  } else {  // make up
     path.deliver(to, from.bytes(n));
   }
 }
@@ -132,7 +127,7 @@ inline void fuzz_middle(Instructions from, Secret const* secret) {
     if (what % 2 == 0) interfere(acceptor, there, what / 2 % 4U, from);
     else interfere(dialer, back, what / 2 % 4U, from);
     auto const asks = acceptor.state() == FuzzState::asking;
-    if (secret != nullptr && asks)                                         // what came after the proof may be anything
+    if (secret != nullptr && asks)  // what came after the proof may be anything
       must(there.untouched() && back.untouched(76), "the acceptor heard what the dialer did not say");
     if (secret != nullptr && dialer.state() == FuzzState::accepted)
       must(there.untouched() && back.untouched(), "the dialer heard what the acceptor did not say");
@@ -148,8 +143,7 @@ inline void fuzz_handshake(ConstBytes in) {
   auto from                = Instructions{in};
   auto const mode          = from.number();
   auto const* key          = mode / 4 % 2 == 0 ? &secret : nullptr;
-  if (mode % 4 == 0)
-    fuzz_stranger(wire::Responder{fuzz_identity(0), key, fixed_nonce(101)}, from, key != nullptr);
+  if (mode % 4 == 0) fuzz_stranger(wire::Responder{fuzz_identity(0), key, fixed_nonce(101)}, from, key != nullptr);
   else if (mode % 4 == 1)
     fuzz_stranger(wire::Initiator{fuzz_identity(2), 0, key, fixed_nonce(1)}, from, key != nullptr);
   else fuzz_middle(from, key);

@@ -24,8 +24,7 @@ inline void fuzz_hostlist(ConstBytes in) {
       if (hosts.size() <= 1000) written += (written.empty() ? "" : ",") + host;
     }
     must(written.empty() || hostlist::hosts(written) == hosts, "what was written is another list");
-  } catch (BadArgument const&) {
-  }
+  } catch (BadArgument const&) {}
   try {
     auto const counts = hostlist::counts(text);
     must(!counts.empty() && counts.size() <= hostlist::most, "there are no nodes, or too many");
@@ -35,8 +34,7 @@ inline void fuzz_hostlist(ConstBytes in) {
       if (counts.size() <= 1000) written += (written.empty() ? "" : ",") + std::to_string(n);
     }
     must(written.empty() || hostlist::counts(written) == counts, "what was written are other counts");
-  } catch (BadArgument const&) {
-  }
+  } catch (BadArgument const&) {}
 }
 
 }  // namespace chorale::test

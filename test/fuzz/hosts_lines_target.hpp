@@ -22,8 +22,7 @@ inline void fuzz_hosts_lines(ConstBytes in) {
       if (tasks.size() <= 1000) written += task.address + "\n";
     }
     must(written.empty() || resolve::hosts_of_lines(written, "f", 1) == tasks, "what was written are other hosts");
-  } catch (BadArgument const&) {
-  }
+  } catch (BadArgument const&) {}
 }
 
 }  // namespace chorale::test

@@ -24,7 +24,7 @@ inline void fuzz_image(ConstBytes in, data::ImageOptions options) {
     must(image.shape.height * image.shape.width <= options.max_pixels, "an image is larger than the cap");
     must(data::decode_image(in, options).pixels == image.pixels, "the same image has other pixels");
   } catch (BadFile const&) {
-  } catch (BadArgument const&) {                           // channels that the kind has not; a box that is not inside
+  } catch (BadArgument const&) {  // channels that the kind has not; a box that is not inside
   }
 }
 
@@ -56,9 +56,9 @@ inline std::vector<std::byte> made_png(ConstBytes in) {
   static constexpr auto kinds = std::array{0, 2, 3, 4, 6};
   auto const byte             = [](unsigned n) { return static_cast<std::byte>(n); };
   auto const none             = std::byte{0};
-  put("IHDR", {none, none, none, byte(1 + number(0) % 40), none, none, none, byte(1 + number(1) % 40),
-               byte(1U << number(2) % 5), byte(static_cast<unsigned>(kinds[number(3) % 5])), none, none,
-               byte(number(4) % 2)});
+  put("IHDR",
+      {none, none, none, byte(1 + number(0) % 40), none, none, none, byte(1 + number(1) % 40),
+       byte(1U << number(2) % 5), byte(static_cast<unsigned>(kinds[number(3) % 5])), none, none, byte(number(4) % 2)});
   auto const rest  = in.subspan(std::min<std::size_t>(in.size(), 7));
   auto const first = [&](std::size_t n) {
     auto const some = rest.first(std::min(n, rest.size()));
@@ -69,7 +69,8 @@ inline std::vector<std::byte> made_png(ConstBytes in) {
   auto packed = std::vector<std::byte>(::compressBound(rest.size()));
   auto size   = uLongf{packed.size()};
   must(::compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<Bytef const*>(rest.data()),
-                   rest.size(), 1) == Z_OK, "zlib does not pack");
+                   rest.size(), 1) == Z_OK,
+       "zlib does not pack");
   packed.resize(size);
   put("IDAT", packed);
   put("IEND", {});

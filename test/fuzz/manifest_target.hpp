@@ -19,14 +19,13 @@ inline bool fuzz_manifest_text(std::string_view text) {
     for (auto const& file : manifest.files) {
       auto const name = file.name();
       must(name.find('/') == name.npos && name.find("..") == name.npos && name.ends_with(".safetensors") &&
-               name.size() < 64, "a name that could lead elsewhere");
+               name.size() < 64,
+           "a name that could lead elsewhere");
       must(file.crc32c.size() <= text.size(), "checksums come from nowhere");
     }
     must(Manifest::parse(manifest.write(), "m") == manifest, "what was written is another manifest");
     return true;
-  } catch (BadFile const&) {
-    return false;
-  }
+  } catch (BadFile const&) { return false; }
 }
 
 /// Any bytes: as they are, and with the checksum that they should have. Then every part of what was a manifest is none.

@@ -81,7 +81,7 @@ class Mutation {
     return of.subspan(from, 1 + below(below(4) == 0 ? left : std::min<std::size_t>(left, 8)));
   }
   static void insert(Input& bytes, std::size_t at, ConstBytes what) {
-    auto const copy = Input(what.begin(), what.end());     // it may be a part of bytes
+    auto const copy = Input(what.begin(), what.end());  // it may be a part of bytes
     bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), copy.begin(), copy.end());
   }
 
@@ -94,8 +94,10 @@ class Mutation {
       case 2: bytes[at] = static_cast<std::byte>(bits()); break;
       case 3: erase(bytes, part(bytes)); break;
       case 4: bytes.resize(at); break;
-      case 5: insert(bytes, at, part(bytes)); break;       // a part twice
-      case 6: if (!other.empty()) insert(bytes, at, part(other)); break;
+      case 5: insert(bytes, at, part(bytes)); break;  // a part twice
+      case 6:
+        if (!other.empty()) insert(bytes, at, part(other));
+        break;
       case 7: splice(bytes, at, other); break;
       case 8: put_number(bytes, at); break;
       default: put_digits(bytes, at);
@@ -122,19 +124,35 @@ class Mutation {
       case 3: number = 0; break;
       default: break;
     }
-    auto const from_back = below(2) == 0;                  // the byte that counts most comes first
+    auto const from_back = below(2) == 0;  // the byte that counts most comes first
     for (std::size_t i = 0; i < width && at + i < bytes.size(); ++i)
       bytes[at + i] = static_cast<std::byte>(number >> 8 * (from_back ? width - 1 - i : i));
   }
   /// Digits of a text, from the first one after `at` on, become another number.
   void put_digits(Input& bytes, std::size_t at) {
-    static constexpr auto numbers = std::array<std::string_view, 20>{
-        "0", "1", "-1", "-0", "9", "255", "256", "65536", "2147483647", "2147483648", "4294967296", "4294967295",
-        "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "1e999", "0.5",
-        "00000000000000000000000001", "99999999999999999999999999999999999999"};
-    auto const is_digit = [](std::byte b) { return b >= std::byte{'0'} && b <= std::byte{'9'}; };
-    auto const from     = std::find_if(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end(), is_digit);
-    auto const to       = std::find_if_not(from, bytes.end(), is_digit);
+    static constexpr auto numbers = std::array<std::string_view, 20>{"0",
+                                                                     "1",
+                                                                     "-1",
+                                                                     "-0",
+                                                                     "9",
+                                                                     "255",
+                                                                     "256",
+                                                                     "65536",
+                                                                     "2147483647",
+                                                                     "2147483648",
+                                                                     "4294967296",
+                                                                     "4294967295",
+                                                                     "9223372036854775807",
+                                                                     "9223372036854775808",
+                                                                     "18446744073709551615",
+                                                                     "18446744073709551616",
+                                                                     "1e999",
+                                                                     "0.5",
+                                                                     "00000000000000000000000001",
+                                                                     "99999999999999999999999999999999999999"};
+    auto const is_digit           = [](std::byte b) { return b >= std::byte{'0'} && b <= std::byte{'9'}; };
+    auto const from = std::find_if(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end(), is_digit);
+    auto const to   = std::find_if_not(from, bytes.end(), is_digit);
     if (from == bytes.end()) return put_number(bytes, at);
     auto const place = static_cast<std::size_t>(from - bytes.begin());
     bytes.erase(from, to);
@@ -154,9 +172,11 @@ void mutate(std::vector<Input> const& inputs, std::uint64_t seed, std::uint64_t 
       target(ConstBytes{bytes});
     } catch (std::exception const& why) {
       auto shown = std::string{};
-      for (auto const byte : bytes) shown.append("\\x").append(1, "0123456789abcdef"[std::to_integer<int>(byte) >> 4])
-                                         .append(1, "0123456789abcdef"[std::to_integer<int>(byte) & 15]);
-      throw std::logic_error{which + ": " + why.what() + ": $'" + shown + "'"};            // printf '%b' of a shell
+      for (auto const byte : bytes)
+        shown.append("\\x")
+            .append(1, "0123456789abcdef"[std::to_integer<int>(byte) >> 4])
+            .append(1, "0123456789abcdef"[std::to_integer<int>(byte) & 15]);
+      throw std::logic_error{which + ": " + why.what() + ": $'" + shown + "'"};  // printf '%b' of a shell
     }
   };
   give({}, "no bytes");

@@ -72,7 +72,7 @@ class StrangeEndpoint {
     for (auto const byte : head) n = n << 8 | std::to_integer<std::size_t>(byte);
     auto const rest  = in.subspan(head.size());
     auto const first = rest.first(size <= 2 ? rest.size() : std::min(n, rest.size()));
-    says_ = {Says{first}, Says{rest.subspan(first.size())}};
+    says_            = {Says{first}, Says{rest.subspan(first.size())}};
   }
 
   Rank rank() const { return rank_; }
@@ -110,15 +110,15 @@ class StrangeGroup {
 
  private:
   static void exchange(void* self, Rank, ConstBytes, Rank, Bytes in) {
-    if (!in.empty() && !static_cast<StrangeGroup*>(self)->says_.take(in)) throw PeerLost{1, "rank 1 has no more to say."};
+    if (!in.empty() && !static_cast<StrangeGroup*>(self)->says_.take(in))
+      throw PeerLost{1, "rank 1 has no more to say."};
   }
 
   Says says_;
 };
 
 /// Calls f; nothing but an error of the library may come out of it.
-template <class F>
-void may_refuse(F&& f) {
+template <class F> void may_refuse(F&& f) {
   try {
     f();
   } catch (Error const& error) {

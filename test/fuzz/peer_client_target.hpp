@@ -35,9 +35,9 @@ inline void fuzz_peer_client(ConstBytes in) {
         case 0: client.pull(variables); break;
         case 1: client.pull_rows(fuzz_shards().tables()[0], Span<std::uint32_t const>{rows}, Span<float>{some}); break;
         case 2: {
-          auto const row  = std::array<std::uint32_t, 1>{2};
-          auto const none = std::array<std::uint32_t, 1>{0};
-          auto const view = std::array{RowsView{row, none, Span<float const>{some}.first(fuzz_width)}};
+          auto const row               = std::array<std::uint32_t, 1>{2};
+          auto const none              = std::array<std::uint32_t, 1>{0};
+          auto const view              = std::array{RowsView{row, none, Span<float const>{some}.first(fuzz_width)}};
           StepHeader{gradients}.rows() = 1;
           client.push_and_pull(Gradients{gradients, {}, {}}, view, variables, 0);
           break;

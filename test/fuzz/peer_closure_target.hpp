@@ -19,26 +19,29 @@ struct FuzzHere {
 };
 
 inline auto const& fuzz_closures() {
-  using Row         = data::Integers::element;
+  using Row             = data::Integers::element;
   static auto const all = std::tuple{
       Closure{"add", [](FuzzHere& here, int a, double b) { return ++here.calls, a + b; }},
-      Closure{"join", [](FuzzHere& here, std::string const& text, std::vector<std::uint32_t> const& x) {
-        return ++here.calls, text + std::to_string(x.size());
-      }},
-      Closure{"read", [](FuzzHere& here, WorkerStream<Row>& rows) {
-        auto row = Row{};
-        ++here.calls;
-        return rows.next(row) ? row.x[0] : -1;
-      }},
+      Closure{"join",
+              [](FuzzHere& here, std::string const& text, std::vector<std::uint32_t> const& x) {
+                return ++here.calls, text + std::to_string(x.size());
+              }},
+      Closure{"read",
+              [](FuzzHere& here, WorkerStream<Row>& rows) {
+                auto row = Row{};
+                ++here.calls;
+                return rows.next(row) ? row.x[0] : -1;
+              }},
       PerWorkerDataset<Row>{"numbers", [](WorkerShare share) {
-        must(share.index >= 0 && share.index < share.count, "a share that there is not");
-        return data::from_generator<std::int64_t, std::int64_t>([share](std::size_t) {
-          return [share, i = 0](std::vector<std::int64_t>& x, std::vector<std::int64_t>&) mutable {
-            x.assign(1, share.index + i);
-            return i++ < 3;
-          };
-        });
-      }}};
+                              must(share.index >= 0 && share.index < share.count, "a share that there is not");
+                              return data::from_generator<std::int64_t, std::int64_t>([share](std::size_t) {
+                                return
+                                    [share, i = 0](std::vector<std::int64_t>& x, std::vector<std::int64_t>&) mutable {
+                                      x.assign(1, share.index + i);
+                                      return i++ < 3;
+                                    };
+                              });
+                            }}};
   return all;
 }
 

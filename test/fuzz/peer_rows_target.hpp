@@ -23,8 +23,7 @@ using FuzzToken  = nn::Of<float, 4>;
 using FuzzTables = Axis<"tables", 2>;
 
 /// A step of one rank with a layer whose other rank says anything.
-template <class Layer, class... In>
-void fuzz_layer(ConstBytes in, std::vector<typename In::type> const&... x) {
+template <class Layer, class... In> void fuzz_layer(ConstBytes in, std::vector<typename In::type> const&... x) {
   auto other        = StrangeGroup{in};
   auto const groups = std::array{other.group(FuzzTables::name)};
   auto call         = OneCall<Layer, In...>{};
@@ -36,13 +35,14 @@ void fuzz_layer(ConstBytes in, std::vector<typename In::type> const&... x) {
     call.backward();
   });
   for (auto const& rows : call.rows_of)
-    if (rows) for (auto const row : rows->rows()) must(row < rows->table_rows(), "a row that the table does not have");
+    if (rows)
+      for (auto const row : rows->rows()) must(row < rows->table_rows(), "a row that the table does not have");
 }
 
 /// Rows of gradients that ranks gather, whose other ranks say anything.
 inline void fuzz_gather(ConstBytes in) {
-  auto at           = StrangeEndpoint{0, 2, in};
-  auto const rows   = std::array<std::uint32_t, 2>{3, 0}, vectors = std::array<std::uint32_t, 2>{1, 0};
+  auto at         = StrangeEndpoint{0, 2, in};
+  auto const rows = std::array<std::uint32_t, 2>{3, 0}, vectors = std::array<std::uint32_t, 2>{1, 0};
   auto const values = std::array<float, 6>{};
   auto gather       = RowGather<StrangeEndpoint>{};
   may_refuse([&] {
@@ -60,9 +60,9 @@ inline void fuzz_peer_rows(ConstBytes in) {
   switch (std::to_integer<int>(in[0]) % 6) {
     case 0: return fuzz_layer<nn::ShardedEmbeddingBag<FuzzTables, 9, 3>, FuzzIds>(said, ids);
     case 1: return fuzz_layer<nn::ShardedEmbedding<FuzzTables, 9, 3, nn::ByRowInTurn>, FuzzIds>(said, ids);
-    case 2: return fuzz_layer<nn::ShardedEmbeddingBag<FuzzTables, 9, 4, nn::Bag::sum, nn::ByColumn>, FuzzIds>(said, ids);
-    case 3:
-      return fuzz_layer<nn::ShardedTables<FuzzTables, 3, nn::TableRows<8, 9>>, FuzzIds, FuzzIds>(said, ids, ids);
+    case 2:
+      return fuzz_layer<nn::ShardedEmbeddingBag<FuzzTables, 9, 4, nn::Bag::sum, nn::ByColumn>, FuzzIds>(said, ids);
+    case 3: return fuzz_layer<nn::ShardedTables<FuzzTables, 3, nn::TableRows<8, 9>>, FuzzIds, FuzzIds>(said, ids, ids);
     case 4:
       return fuzz_layer<nn::Experts<FuzzTables, 4, 3>, FuzzToken>(said, std::vector<float>{1, 2, -1, 0, 3, 1, 2, 5});
     default: return fuzz_gather(said);

@@ -17,7 +17,7 @@
 namespace chorale::test {
 
 inline constexpr std::size_t fuzz_dense = 24, fuzz_rows = 10, fuzz_width = 4;
-inline constexpr std::size_t fuzz_flat  = plan::header + fuzz_dense + fuzz_rows * fuzz_width + plan::trailer;
+inline constexpr std::size_t fuzz_flat = plan::header + fuzz_dense + fuzz_rows * fuzz_width + plan::trailer;
 
 /// Two workers, one server: 24 values, and a table of 10 rows.
 inline parameter_server::ShardLayout const& fuzz_shards() {
@@ -39,20 +39,20 @@ inline void forge_request(Bytes message, Rank peer) {
   std::memcpy(message.data(), &request, sizeof request);
 }
 
-template <class Rounds, class Rule>
-void fuzz_server(ConstBytes in, Rule const& rule) {
+template <class Rounds, class Rule> void fuzz_server(ConstBytes in, Rule const& rule) {
   auto at      = StrangeEndpoint{2, 3, in, forge_request};
   auto initial = std::vector<float>(fuzz_flat, 0.5F);
   auto swap    = ServerUpdate{"swap", [](ServerValues values, float by) {
-    for (auto const value : values)
-      for (auto& x : value) x *= by;
-    return static_cast<int>(values.size());
-  }};
-  auto known = parameter_server::known(swap);
-  known.key  = 7;
-  auto server = parameter_server::Server{at, Rounds{}, rule, fuzz_shards(), initial, ParameterOptions{}, {known}};
+                             for (auto const value : values)
+                               for (auto& x : value) x *= by;
+                             return static_cast<int>(values.size());
+                           }};
+  auto known   = parameter_server::known(swap);
+  known.key    = 7;
+  auto server  = parameter_server::Server{at, Rounds{}, rule, fuzz_shards(), initial, ParameterOptions{}, {known}};
   may_refuse([&] { server.serve(); });
-  must(server.ledger().lost <= 2 && server.losses().size() == server.ledger().lost, "more workers are lost than there are");
+  must(server.ledger().lost <= 2 && server.losses().size() == server.ledger().lost,
+       "more workers are lost than there are");
   must(server.shard().size() == fuzz_dense + fuzz_rows * fuzz_width, "the shard has another size");
 }
 

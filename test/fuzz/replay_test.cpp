@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "test/fuzz/replay.hpp"
 #include "test/fuzz/frame_target.hpp"
 #include "test/fuzz/handshake_target.hpp"
 #include "test/fuzz/hostlist_target.hpp"
 #include "test/fuzz/hosts_lines_target.hpp"
 #include "test/fuzz/manifest_target.hpp"
-#include "test/fuzz/replay.hpp"
 #include "test/fuzz/safetensors_target.hpp"
 #include "test/fuzz/tf_config_target.hpp"
 #include "test/fuzz/weights_index_target.hpp"
@@ -28,20 +28,16 @@ TEST_CASE("changed inputs find lengths, numbers and signs that are not checked",
   auto const finds  = [&](auto const& target) {
     try {
       mutate(inputs, 1, 10'000, bounded(target));
-    } catch (std::logic_error const& why) {
-      return std::string{why.what()};
-    }
+    } catch (std::logic_error const& why) { return std::string{why.what()}; }
     return std::string{};
   };
-  auto const text = [](ConstBytes in) {
-    return std::string{reinterpret_cast<char const*>(in.data()), in.size()};
-  };
+  auto const text = [](ConstBytes in) { return std::string{reinterpret_cast<char const*>(in.data()), in.size()}; };
   CHECK(finds([](ConstBytes) {}).empty());
   CHECK_THAT(finds([](ConstBytes in) { must(!in.empty(), "empty"); }), Catch::Equals("no bytes: empty: $''"));
   CHECK_THAT(finds([](ConstBytes in) { must(in.empty(), "is"); }), Catch::StartsWith("input 0: is: $'\\x04\\x41"));
   CHECK_THAT(finds([](ConstBytes in) { must(in.size() < 10 || in[9] != std::byte{0xFF}, "a bit"); }),
              Catch::StartsWith("seed 1, change "));
-  CHECK_THAT(finds([](ConstBytes in) {                     // as a reader that trusts a count
+  CHECK_THAT(finds([](ConstBytes in) {  // as a reader that trusts a count
                auto count = std::uint32_t{0};
                if (in.size() >= 5) std::memcpy(&count, in.data() + 1, 4);
                std::vector<std::byte>{}.reserve(std::min(count, 1U << 30));
@@ -86,13 +82,12 @@ TEST_CASE("what the manifest fuzzer has kept holds every property, and so do inp
   replay("manifest", fuzz_manifest);
 }
 
-TEST_CASE("what the safetensors fuzzer has kept holds every property, and so do inputs near it",
-          "[checkpoint][fuzz]") {
+TEST_CASE("what the safetensors fuzzer has kept holds every property, and so do inputs near it", "[checkpoint][fuzz]") {
   replay("safetensors", fuzz_safetensors);
 }
 
 TEST_CASE("someone in the middle who only delivers is not noticed", "[transport][fuzz]") {
-  auto const all = Input{std::byte{2}, std::byte{0}, std::byte{255}, std::byte{1}, std::byte{255},
-                         std::byte{0}, std::byte{255}, std::byte{1}, std::byte{255}};
+  auto const all = Input{std::byte{2}, std::byte{0},   std::byte{255}, std::byte{1},  std::byte{255},
+                         std::byte{0}, std::byte{255}, std::byte{1},   std::byte{255}};
   CHECK_NOTHROW(fuzz_handshake(all));
 }

@@ -20,9 +20,8 @@ inline SafetensorsFile safetensors_of(ConstBytes in) {
 
 inline std::vector<std::byte> bytes_of_image(SafetensorsFile const& file) {
   auto all = std::vector<std::byte>{};
-  SafetensorsImage{file.tensors(), file.metadata()}.write_to([&](ConstBytes bytes) {
-    all.insert(all.end(), bytes.begin(), bytes.end());
-  });
+  SafetensorsImage{file.tensors(), file.metadata()}.write_to(
+      [&](ConstBytes bytes) { all.insert(all.end(), bytes.begin(), bytes.end()); });
   return all;
 }
 
@@ -50,7 +49,7 @@ inline void fuzz_safetensors_file(ConstBytes in) {
     }
     must(bytes_of_image(again) == written, "the same tensors are written in two ways");
   } catch (BadFile const&) {
-  } catch (BadArgument const&) {                           // a name that may be read but is not written
+  } catch (BadArgument const&) {  // a name that may be read but is not written
   }
 }
 

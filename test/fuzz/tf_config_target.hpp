@@ -21,13 +21,10 @@ inline void must_be_shown(std::string_view text, std::ptrdiff_t lines) {
 }
 
 /// Runs body; of its errors only BadArgument is one.
-template <class Body>
-void or_bad_argument(Body body) {
+template <class Body> void or_bad_argument(Body body) {
   try {
     body();
-  } catch (BadArgument const& error) {
-    must_be_shown(error.what(), 3);
-  }
+  } catch (BadArgument const& error) { must_be_shown(error.what(), 3); }
 }
 
 /// A cluster in JSON, with the index of every task written out.

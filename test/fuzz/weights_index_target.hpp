@@ -19,8 +19,7 @@ inline void fuzz_weights_index(ConstBytes in) {
       must(file.find('\0') == file.npos, "another file is opened than is named");
       must(tensor.size() <= in.size() && file.size() <= in.size(), "names from nowhere");
     }
-  } catch (BadFile const&) {
-  }
+  } catch (BadFile const&) {}
 }
 
 }  // namespace chorale::test

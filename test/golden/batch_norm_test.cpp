@@ -29,12 +29,16 @@ struct Initial {
   float scale, middle;
 };
 
-auto const initial = std::vector<Initial>{
-    {"conv2d/kernel", 0x2545F491, 0x1p-1F, 0},              {"conv2d/bias", 0x4F6CDD1D, 0x1p-3F, 0},
-    {"batch_normalization/gamma", 0x7F4A7C15, 0x1p-1F, 1},  {"batch_normalization/beta", 0x1CE4E5B9, 0x1p-2F, 0},
-    {"dense/kernel", 0x133111EB, 0x1p-3F, 0},               {"dense/bias", 0x5851F42D, 0x1p-3F, 0},
-    {"batch_normalization_1/gamma", 0x2F4A7C15, 0x1p-1F, 1}, {"batch_normalization_1/beta", 0x3CE4E5B9, 0x1p-2F, 0},
-    {"dense_1/kernel", 0x433111EB, 1, 0},                   {"dense_1/bias", 0x6851F42D, 0x1p-3F, 0}};
+auto const initial = std::vector<Initial>{{"conv2d/kernel", 0x2545F491, 0x1p-1F, 0},
+                                          {"conv2d/bias", 0x4F6CDD1D, 0x1p-3F, 0},
+                                          {"batch_normalization/gamma", 0x7F4A7C15, 0x1p-1F, 1},
+                                          {"batch_normalization/beta", 0x1CE4E5B9, 0x1p-2F, 0},
+                                          {"dense/kernel", 0x133111EB, 0x1p-3F, 0},
+                                          {"dense/bias", 0x5851F42D, 0x1p-3F, 0},
+                                          {"batch_normalization_1/gamma", 0x2F4A7C15, 0x1p-1F, 1},
+                                          {"batch_normalization_1/beta", 0x3CE4E5B9, 0x1p-2F, 0},
+                                          {"dense_1/kernel", 0x433111EB, 1, 0},
+                                          {"dense_1/bias", 0x6851F42D, 0x1p-3F, 0}};
 
 double error(Span<float const> got, std::vector<float> const& want, float scale = 1) {
   REQUIRE(got.size() == want.size());
@@ -48,16 +52,16 @@ double error(Span<float const> got, std::vector<float> const& want, float scale 
 
 TEMPLATE_TEST_CASE("a CNN with batch normalization trains, and is evaluated, as PyTorch's", "[golden][batch_norm]",
                    LocalNet, SyncNet) {
-  auto const expected = SafetensorsFile::read("test/golden/batch_norm.safetensors");
-  auto const x        = golden::images();
-  auto const y        = golden::labels();
-  auto const batch    = Batch{.x = x, .y = y, .rows = golden::rows};
-  auto const model    = nn::compile<TestType>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
+  auto const expected  = SafetensorsFile::read("test/golden/batch_norm.safetensors");
+  auto const x         = golden::images();
+  auto const y         = golden::labels();
+  auto const batch     = Batch{.x = x, .y = y, .rows = golden::rows};
+  auto const model     = nn::compile<TestType>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.1F});
   auto copy            = model.instantiate(Cpu{}, 1);
   auto const variables = copy.net.variables();
   for (std::size_t i = 0; i < variables.size(); ++i) {
     auto const from = std::ranges::find(initial, variables[i].name, &Initial::name);
-    if (from == initial.end()) continue;                                   // a moving statistic
+    if (from == initial.end()) continue;  // a moving statistic
     auto const value = variables[i].value;
     for (std::uint32_t k = 0; k < value.size(); ++k)
       value[k] = (golden::value(k, from->salt) - 0.5F) * from->scale + from->middle;

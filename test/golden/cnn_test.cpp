@@ -29,9 +29,8 @@ double error(Span<float const> got, std::vector<float> const& want) {
   return apart;
 }
 
-template <class Optimizer>
-struct Run {
-  std::vector<float> x = golden::images();                                 // (16, 28, 28, 1)
+template <class Optimizer> struct Run {
+  std::vector<float> x = golden::images();  // (16, 28, 28, 1)
   std::vector<int> y   = golden::labels();
   Batch batch{.x = x, .y = y, .rows = golden::rows};
   decltype(nn::compile<tiny::LeNet>(loss::SparseCrossEntropy{}, Optimizer{}).instantiate(Cpu{}, 1)) copy;
@@ -56,8 +55,7 @@ struct Run {
   }
 };
 
-template <class Optimizer>
-void check_losses(std::string const& name, Optimizer optimizer) {
+template <class Optimizer> void check_losses(std::string const& name, Optimizer optimizer) {
   INFO(name);
   auto const losses = Run{optimizer}.ten_losses();
   CHECK(error(losses, expected().floats("losses/" + name)) < 5e-6);

@@ -29,8 +29,8 @@ struct IsReal : Field<float, 1> {};
 
 struct Generator : nn::Graph<Noise> {
   nn::Dense<3 * 3 * 4> in;
-  nn::Conv2DTranspose<3, 4, nn::Same, nn::Stride<2>> wider;                // (B, 6, 6, 3)
-  nn::Conv2DTranspose<1, 4, nn::Same, nn::Stride<2>> image;                // (B, 12, 12, 1)
+  nn::Conv2DTranspose<3, 4, nn::Same, nn::Stride<2>> wider;  // (B, 6, 6, 3)
+  nn::Conv2DTranspose<1, 4, nn::Same, nn::Stride<2>> image;  // (B, 12, 12, 1)
 
   constexpr auto operator()(auto noise) const {
     auto const x = nn::reshape<3, 3, 4>(nn::LeakyReLU<20>{}(in(noise)));
@@ -40,7 +40,8 @@ struct Generator : nn::Graph<Noise> {
 struct Discriminator : nn::Graph<nn::Differentiable<Image>> {
   nn::Block<nn::Conv2D<4, 4, nn::Same, nn::Stride<2>>, nn::LeakyReLU<20>,  // (B, 6, 6, 4)
             nn::Conv2D<5, 4, nn::Same, nn::Stride<2>>, nn::LeakyReLU<20>,  // (B, 3, 3, 5)
-            nn::Flatten, nn::Dense<1>> layers;
+            nn::Flatten, nn::Dense<1>>
+      layers;
 
   constexpr auto operator()(auto image) const { return nn::outputs<IsReal>(layers(image)); }
 };
@@ -52,8 +53,7 @@ std::vector<float> around_zero(std::size_t n, std::uint32_t salt, float scale) {
 double largest_difference(Span<float const> got, std::vector<float> const& want) {
   REQUIRE(got.size() == want.size());
   auto most = 0.0;
-  for (std::size_t i = 0; i < want.size(); ++i)
-    most = std::max(most, static_cast<double>(std::abs(got[i] - want[i])));
+  for (std::size_t i = 0; i < want.size(); ++i) most = std::max(most, static_cast<double>(std::abs(got[i] - want[i])));
   return most;
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("steps of a GAN of transposed convolutions are PyTorch's", "[golden][n
     REQUIRE(v.size() == 6);
     for (std::size_t i = 0; i < v.size(); ++i)
       std::ranges::copy(around_zero(v[i].value.size(), salt + 0x11 * static_cast<std::uint32_t>(i), 1),
-                        v[i].value.begin());
+                             v[i].value.begin());
   };
   set(generator, 0x100), set(discriminator, 0x200);
   auto const check = [&](std::string const& which, auto& model) {

@@ -51,8 +51,8 @@ double largest_difference(Span<float const> got, std::vector<float> const& want,
 
 /// The names of variables in the order of make_vit.py.
 std::vector<std::string> names_of_vision() {
-  auto names       = std::vector<std::string>{"conv2d/kernel", "conv2d/bias", "class_token/token", "positions/places"};
-  auto layer       = [&, dense = 0, norm = 0](bool is_dense) mutable {
+  auto names = std::vector<std::string>{"conv2d/kernel", "conv2d/bias", "class_token/token", "positions/places"};
+  auto layer = [&, dense = 0, norm = 0](bool is_dense) mutable {
     auto& number    = is_dense ? dense : norm;
     auto const name = (is_dense ? "dense" : "layer_normalization") + (number > 0 ? "_" + std::to_string(number) : "");
     ++number;
@@ -75,8 +75,7 @@ auto texts(std::vector<std::size_t> const& lengths, int words) {
   return data::from_fields<Ids>(ids);
 }
 
-template <class Net>
-auto encoder() {
+template <class Net> auto encoder() {
   return Trainer{nn::compile<Net>(loss::Given{}, optim::SGD{}), OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{},
                  LocalTransport{}, 3};
 }
@@ -95,7 +94,7 @@ TEST_CASE("three steps of a vision transformer are PyTorch's", "[golden][nn][gra
   auto const plain    = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
   auto const rule     = optim::AdamW{.learning_rate = 1e-2F, .weight_decay = 0.05F, .global_clipnorm = 1};
   auto copy           = nn::compile<Vision>(loss::SparseCrossEntropy{},
-                                  optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}})
+                                            optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}})
                   .instantiate(Cpu::logical(1)[0], 1);
   auto const v     = copy.net.variables();
   auto const names = names_of_vision();
@@ -127,15 +126,15 @@ TEST_CASE("three steps of a vision transformer are PyTorch's", "[golden][nn][gra
     copy.optimizer.apply(v, copy.gradients());
   }
   for (std::size_t i = 0; i < v.size(); ++i) {
-    INFO(v[i].name);                                                       // the loss does not depend on the keys' bias
+    INFO(v[i].name);  // the loss does not depend on the keys' bias
     auto const keys = v[i].name == "dense/bias" || v[i].name == "dense_4/bias" ? std::size_t{8} : 0;
     CHECK(largest_difference(v[i].value, expected.floats("variable/" + std::string{v[i].name}), keys, 2 * keys) < 3e-5);
   }
 }
 
 TEST_CASE("BERT with weights of another package makes its vectors of texts, without padding", "[golden][weights]") {
-  auto const file    = std::string{"test/golden/bert.safetensors"};
-  auto trainer       = encoder<Bert>();
+  auto const file = std::string{"test/golden/bert.safetensors"};
+  auto trainer    = encoder<Bert>();
   trainer.load(file, names_of_file());
   auto const lengths = std::vector<std::size_t>{5, 1, 9, 3, 12};
   auto const want    = SafetensorsFile::read(file).floats("sentences");
@@ -143,7 +142,7 @@ TEST_CASE("BERT with weights of another package makes its vectors of texts, with
   CHECK(largest_difference(all.values, want) < 1e-6);
   auto const padding = data::PaddingOf<Ids>{.length = 12, .value = 99};
   auto const wide    = trainer.predict(texts(lengths, 31).padded_batch(5, padding));
-  CHECK(wide.values == all.values);                                        // ids of padding are in no row of the table
+  CHECK(wide.values == all.values);  // ids of padding are in no row of the table
   auto const alone = trainer.predict(texts(lengths, 31).batch(1));
   CHECK(largest_difference(alone.values, all.values) < 1e-6);
 }
@@ -154,11 +153,11 @@ TEST_CASE("all-MiniLM-L6-v2 makes the vectors that transformers makes", "[golden
     std::printf("SKIPPED: all-MiniLM-L6-v2 makes the vectors that transformers makes: no folder in CHORALE_MINILM\n");
     return;
   }
-  auto const folder  = std::string{named};                                 // see make_bert.py
-  auto const stored  = SafetensorsFile::read(folder + "/sentences.safetensors");
-  auto trainer       = encoder<MiniLm>();
+  auto const folder = std::string{named};  // see make_bert.py
+  auto const stored = SafetensorsFile::read(folder + "/sentences.safetensors");
+  auto trainer      = encoder<MiniLm>();
   trainer.load(folder + "/model.safetensors", names_of_bert());
-  auto const all     = trainer.predict(texts({3, 128, 17, 40}, 30'522).batch(4));
+  auto const all = trainer.predict(texts({3, 128, 17, 40}, 30'522).batch(4));
   CHECK(largest_difference(all.values, stored.floats("sentences")) < 2e-6);
 }
 

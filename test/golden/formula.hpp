@@ -28,17 +28,17 @@ constexpr float mixed(std::uint32_t i, std::uint32_t salt) {
 
 struct Variable {
   std::string_view name;
-  std::size_t size;                                        // elements
+  std::size_t size;  // elements
   std::uint32_t salt;
-  float scale;                                             // a power of two: scaling does not round
+  float scale;  // a power of two: scaling does not round
 };
 
 inline constexpr auto variables = std::array{
-    Variable{"conv2d/kernel", 3 * 3 * 1 * 32, 0x2545F491, 0x1p-2F},        // (KH, KW, Cin, Cout)
+    Variable{"conv2d/kernel", 3 * 3 * 1 * 32, 0x2545F491, 0x1p-2F},  // (KH, KW, Cin, Cout)
     Variable{"conv2d/bias", 32, 0x4F6CDD1D, 0x1p-3F},
-    Variable{"dense/kernel", 5408 * 64, 0x7F4A7C15, 0x1p-4F},              // (In, Units), In in (H, W, C) order
+    Variable{"dense/kernel", 5408 * 64, 0x7F4A7C15, 0x1p-4F},  // (In, Units), In in (H, W, C) order
     Variable{"dense/bias", 64, 0x1CE4E5B9, 0x1p-3F},
-    Variable{"dense_1/kernel", 64 * 10, 0x133111EB, 0x1p-1F},              // (In, Units)
+    Variable{"dense_1/kernel", 64 * 10, 0x133111EB, 0x1p-1F},  // (In, Units)
     Variable{"dense_1/bias", 10, 0x5851F42D, 0x1p-3F},
 };
 

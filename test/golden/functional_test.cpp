@@ -39,8 +39,7 @@ struct Tickets : nn::Graph<Title, Body, Tags> {
   nn::Dense<departments> department{"department"};
 
   constexpr auto operator()(auto title, auto body, auto tags) const {
-    auto const features =
-        nn::concatenate(title_reader(title_words(title)), body_reader(body_words(body)), tags);
+    auto const features = nn::concatenate(title_reader(title_words(title)), body_reader(body_words(body)), tags);
     return nn::outputs<Priority, Department>(priority(features), department(features));
   }
 };
@@ -100,11 +99,11 @@ double gradient_error(Gradients const& g, std::size_t v, std::vector<float> cons
 
 TEST_CASE("a step of the functional ticket model is Keras'", "[golden][nn][graph]") {
   auto const expected = SafetensorsFile::read("test/golden/functional.safetensors");
-  auto const model    = nn::compile<Tickets>(nn::of<Priority>(loss::BinaryCrossEntropy{}) +
-                                                 0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
-                                             optim::SGD{.learning_rate = 0.5F});
-  auto copy           = model.instantiate(Cpu::logical(1)[0], 1);
-  auto const v        = copy.net.variables();
+  auto const model    = nn::compile<Tickets>(
+      nn::of<Priority>(loss::BinaryCrossEntropy{}) + 0.2F * nn::of<Department>(loss::SparseCrossEntropy{}),
+      optim::SGD{.learning_rate = 0.5F});
+  auto copy    = model.instantiate(Cpu::logical(1)[0], 1);
+  auto const v = copy.net.variables();
   set(v, std::array{Formula{"title_words/embeddings", 0x101, 1}, Formula{"body_words/embeddings", 0x202, 1},
                     Formula{"title_reader/kernel", 0x303, 2}, Formula{"title_reader/recurrent_kernel", 0x404, 2},
                     Formula{"title_reader/bias", 0x505, 1}, Formula{"body_reader/kernel", 0x606, 2},
@@ -135,11 +134,11 @@ TEST_CASE("a step of the functional ticket model is Keras'", "[golden][nn][graph
 }
 
 TEST_CASE("three steps of a GAN are PyTorch's", "[golden][nn][graph]") {
-  auto const expected = SafetensorsFile::read("test/golden/gan.safetensors");
-  auto const rule     = optim::Adam{.learning_rate = 0.02F, .beta_1 = 0.5F, .epsilon = 1e-7F};
-  auto const device   = Cpu::logical(1)[0];
-  auto generator      = nn::compile<Generator>(loss::Given{}, rule).instantiate(device, 1);
-  auto discriminator  = nn::compile<Discriminator>(loss::BinaryCrossEntropy{}, rule).instantiate(device, 1);
+  auto const expected     = SafetensorsFile::read("test/golden/gan.safetensors");
+  auto const rule         = optim::Adam{.learning_rate = 0.02F, .beta_1 = 0.5F, .epsilon = 1e-7F};
+  auto const device       = Cpu::logical(1)[0];
+  auto generator          = nn::compile<Generator>(loss::Given{}, rule).instantiate(device, 1);
+  auto discriminator      = nn::compile<Discriminator>(loss::BinaryCrossEntropy{}, rule).instantiate(device, 1);
   auto const variables_of = [](std::uint32_t first) {
     return std::array{Formula{"dense/kernel", first, 2}, Formula{"dense/bias", first + 0x11, 1},
                       Formula{"dense_1/kernel", first + 0x22, 2}, Formula{"dense_1/bias", first + 0x33, 1}};

@@ -32,12 +32,11 @@ struct Text : Field<int, steps> {};
 struct Next : Field<int, steps> {};
 
 using Part = example::Gpt2Block<example::gpt2_124m>;
-template <class P>
-struct Gpt2 : example::Gpt2<example::gpt2_124m, Text, Next, P> {};
+template <class P> struct Gpt2 : example::Gpt2<example::gpt2_124m, Text, Next, P> {};
 
-constexpr auto parts = std::array{"ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias",
-                                  "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight", "ln_2.bias",
-                                  "mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight", "mlp.c_proj.bias"};
+constexpr auto parts = std::array{"ln_1.weight",        "ln_1.bias",        "attn.c_attn.weight", "attn.c_attn.bias",
+                                  "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight",        "ln_2.bias",
+                                  "mlp.c_fc.weight",    "mlp.c_fc.bias",    "mlp.c_proj.weight",  "mlp.c_proj.bias"};
 
 /// Their name of our variable i: the plans are in one order.
 std::string name_of(std::size_t i) {
@@ -72,8 +71,8 @@ TEMPLATE_TEST_CASE("GPT-2 of 124 million numbers learns what transformers' learn
   STATIC_REQUIRE(nn::plan_of<TestType>.parameters == 124'439'808);
   if (!test::slow_or_skip("GPT-2 of 124 million numbers learns what transformers' learns")) return;
   auto const expected = SafetensorsFile::read("test/golden/gpt2_124m.safetensors");
-  auto copy = nn::compile<TestType>(loss::SparseCrossEntropy{},
-                                    optim::AdamW{.learning_rate = 1e-4F, .weight_decay = 0.01F, .epsilon = 1e-8F})
+  auto copy           = nn::compile<TestType>(loss::SparseCrossEntropy{},
+                                              optim::AdamW{.learning_rate = 1e-4F, .weight_decay = 0.01F, .epsilon = 1e-8F})
                   .instantiate(Cpu::logical(1)[0], 1);
   auto const v = copy.net.variables();
   REQUIRE(v.size() == 148);
@@ -105,7 +104,7 @@ TEMPLATE_TEST_CASE("GPT-2 of 124 million numbers learns what transformers' learn
   auto const losses = expected.floats("losses");
   auto of_losses = 0.0, of_gradients = 0.0, of_norms = 0.0;
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    auto const sum = copy.value_and_gradient(batch, 0, LooksAtEnd{});
+    auto const sum  = copy.value_and_gradient(batch, 0, LooksAtEnd{});
     auto const loss = static_cast<double>(sum.value) / rows;
     of_losses       = std::max(of_losses, std::abs(loss - static_cast<double>(losses[step])));
     for (std::size_t i = 0; i < 148 && step == 0; ++i) {
@@ -116,8 +115,8 @@ TEMPLATE_TEST_CASE("GPT-2 of 124 million numbers learns what transformers' learn
       for (auto& g : gradient) g /= rows, norm += static_cast<double>(g) * static_cast<double>(g);
       auto const [most, largest] = apart(sampled(gradient), expected.floats("gradient/" + name_of(i)));
       auto const wanted          = static_cast<double>(expected.floats("norm/" + name_of(i))[0]);
-      of_gradients = std::max(of_gradients, most / largest);
-      of_norms     = std::max(of_norms, std::abs(std::sqrt(norm) - wanted) / wanted);
+      of_gradients               = std::max(of_gradients, most / largest);
+      of_norms                   = std::max(of_norms, std::abs(std::sqrt(norm) - wanted) / wanted);
     }
     copy.optimizer.apply(v, copy.gradients());
   }

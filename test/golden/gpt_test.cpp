@@ -3,8 +3,8 @@
 // A small GPT with the weights of a PyTorch module, whose names and layouts differ. README.md beside this file has the
 // tolerances and where the numbers come from.
 #include "test/golden/formula.hpp"
-#include "test/support/graph_nets.hpp"
 #include "test/support/folder.hpp"
+#include "test/support/graph_nets.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -60,8 +60,7 @@ auto batches() {
   return data::from_fields<Tokens, Next>(ids, next).batch(rows);
 }
 
-template <class S>
-auto trainer_under(S strategy) {
+template <class S> auto trainer_under(S strategy) {
   return Trainer{nn::compile<Gpt>(loss::SparseCrossEntropy{}, optim::SGD{}), strategy, RingAllReduce{},
                  LocalTransport{}, 3};
 }
@@ -70,9 +69,9 @@ auto alone() { return trainer_under(OneDeviceStrategy{Cpu::logical(1)[0]}); }
 }  // namespace
 
 TEST_CASE("a GPT with weights of PyTorch predicts what PyTorch predicts", "[golden][weights]") {
-  auto const name    = GENERATE("gpt", "gpt_halves");                      // halves: bfloat16, float16 and float64
-  auto const file    = "test/golden/" + std::string{name} + ".safetensors";
-  auto trainer       = alone();
+  auto const name = GENERATE("gpt", "gpt_halves");  // halves: bfloat16, float16 and float64
+  auto const file = "test/golden/" + std::string{name} + ".safetensors";
+  auto trainer    = alone();
   trainer.load(file, of_torch());
   auto const all  = trainer.predict(batches());
   auto const want = SafetensorsFile::read(file).floats("logits");
@@ -122,7 +121,7 @@ TEST_CASE("a file of another network is one sentence, and changes nothing", "[go
                              "\"blocks.0.down.bias\"; the network has no \"blocks.0.down.weight\"; the network has no "
                              "\"blocks.0.k.bias\"; and 64 more."));
   auto map = of_torch();
-  map.rules.pop_back();                                                    // that of what is ignored
+  map.rules.pop_back();  // that of what is ignored
   CHECK_THROWS_WITH(trainer.load("test/golden/gpt.safetensors", map),
                     Contains("3 differences from the network: no rule of the map has a name for \"blocks.0.mask\""));
   CHECK(trainer.hashes() == before);

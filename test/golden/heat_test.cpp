@@ -28,12 +28,10 @@ struct Inside : Field<float, 2> {};
 struct Edge : Field<float, 2> {};
 struct Residual : Field<float, 1> {};
 struct Value : Field<float, 1> {};
-template <int I>
-struct Part : Field<float, 1> {};
+template <int I> struct Part : Field<float, 1> {};
 
 /// x times a number of percent
-template <int Percent>
-struct Times : nn::Elementwise<Times<Percent>> {
+template <int Percent> struct Times : nn::Elementwise<Times<Percent>> {
   static constexpr std::string_view name = "times";
   static float f(float x) { return Percent / 100.0F * x; }
   static float df(float, float) { return Percent / 100.0F; }
@@ -54,8 +52,7 @@ struct Heat : nn::Graph<Inside, Edge> {
 double largest_difference(std::vector<float> const& got, std::vector<float> const& want) {
   REQUIRE(got.size() == want.size());
   auto most = 0.0;
-  for (std::size_t i = 0; i < want.size(); ++i)
-    most = std::max(most, static_cast<double>(std::abs(got[i] - want[i])));
+  for (std::size_t i = 0; i < want.size(); ++i) most = std::max(most, static_cast<double>(std::abs(got[i] - want[i])));
   return most;
 }
 
@@ -63,15 +60,16 @@ double largest_difference(std::vector<float> const& got, std::vector<float> cons
 
 TEST_CASE("steps of a loss with second derivatives are PyTorch's", "[golden][nn][graph][derivatives]") {
   auto const expected = SafetensorsFile::read("test/golden/heat.safetensors");
-  auto const model    = nn::compile<Heat>(
-      nn::of<Residual>(loss::MeanSquaredError{}) + 2.0F * nn::of<Value>(loss::MeanSquaredError{}),
-      optim::Adam{.learning_rate = 0.01F, .epsilon = 1e-7F});
+  auto const model =
+      nn::compile<Heat>(nn::of<Residual>(loss::MeanSquaredError{}) + 2.0F * nn::of<Value>(loss::MeanSquaredError{}),
+                        optim::Adam{.learning_rate = 0.01F, .epsilon = 1e-7F});
   auto copy    = model.instantiate(Cpu::logical(1)[0], 1);
   auto const v = copy.net.variables();
   REQUIRE(v.size() == 6);
   for (std::size_t i = 0; i < v.size(); ++i)
-    std::ranges::copy(golden::initial({"", v[i].value.size(), static_cast<std::uint32_t>(0x11 * (i + 1)),
-                                       i % 2 == 0 ? 4.0F : 1.0F}), v[i].value.begin());
+    std::ranges::copy(
+        golden::initial({"", v[i].value.size(), static_cast<std::uint32_t>(0x11 * (i + 1)), i % 2 == 0 ? 4.0F : 1.0F}),
+        v[i].value.begin());
   auto inside = std::vector<float>(2 * rows), edge = inside;
   for (std::uint32_t i = 0; i < inside.size(); ++i)
     inside[i] = golden::value(i, 0x77), edge[i] = golden::value(i, 0x88);
@@ -81,7 +79,7 @@ TEST_CASE("steps of a loss with second derivatives are PyTorch's", "[golden][nn]
   REQUIRE(losses.size() == 4);
   for (std::size_t step = 0; step < losses.size(); ++step) {
     for (std::size_t k = 0; step == 0 && k < 5; ++k) {
-      auto const y    = copy.predict(batch);                               // (rows, 7)
+      auto const y    = copy.predict(batch);  // (rows, 7)
       auto const name = std::vector<std::string>{"u", "u_x", "u_t", "u_xx", "u_xt"}[k];
       auto part       = std::vector<float>(rows);
       for (std::size_t r = 0; r < rows; ++r) part[r] = y[7 * r + 2 + k];

@@ -24,17 +24,14 @@ using nn::Of;
 namespace {
 
 constexpr std::size_t rows = 3;
-constexpr double tolerance = 5e-6;                                          // relative to the largest number, or to 1
+constexpr double tolerance = 5e-6;  // relative to the largest number, or to 1
 
-template <std::size_t I, class O>
-struct In;
-template <std::size_t I, int... D>
-struct In<I, Of<float, D...>> : Field<float, D...> {};
+template <std::size_t I, class O> struct In;
+template <std::size_t I, int... D> struct In<I, Of<float, D...>> : Field<float, D...> {};
 struct Out : Field<float, 1> {};
 
 /// A network of one layer, or of a struct of layers.
-template <class L, class Indices, class... O>
-struct Alone;
+template <class L, class Indices, class... O> struct Alone;
 template <class L, std::size_t... I, class... O>
 struct Alone<L, std::index_sequence<I...>, O...> : nn::Graph<nn::Differentiable<In<I, O>>...> {
   L layer;
@@ -52,8 +49,7 @@ double error(Span<float const> got, std::vector<float> const& want) {
   return apart / largest;
 }
 
-template <class L, class... O>
-void check(std::string const& name, double of_variables = tolerance) {
+template <class L, class... O> void check(std::string const& name, double of_variables = tolerance) {
   INFO(name);
   using Net                  = Alone<L, std::index_sequence_for<O...>, O...>;
   static auto const expected = SafetensorsFile::read("test/golden/layers.safetensors");
@@ -62,8 +58,8 @@ void check(std::string const& name, double of_variables = tolerance) {
   for (std::uint32_t v = 0; v < plan.variables.size(); ++v)
     std::ranges::copy(golden::initial({"", plan.variables[v].size, 0x2545F491 + 0x3C6EF372 * v, 2}),
                       variables.begin() + static_cast<std::ptrdiff_t>(plan.variables[v].offset));
-  auto executor = nn::GraphExecutor<Net, Cpu>{rows, variables, gradients};
-  auto x        = std::vector<std::vector<float>>{};
+  auto executor   = nn::GraphExecutor<Net, Cpu>{rows, variables, gradients};
+  auto x          = std::vector<std::vector<float>>{};
   auto const salt = [&] { return 0x11 + 0x5851F42D * static_cast<std::uint32_t>(x.size()); };
   (x.push_back(golden::initial({"", rows * O::size, salt(), 4})), ...);
   for (std::size_t i = 0; i < x.size(); ++i) executor.read(i, x[i].data());

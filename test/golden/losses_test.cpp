@@ -25,7 +25,9 @@ SafetensorsFile const& expected() {
   return file;
 }
 
-std::vector<float> around_zero(std::uint32_t salt, float scale) { return golden::initial({"", rows * width, salt, scale}); }
+std::vector<float> around_zero(std::uint32_t salt, float scale) {
+  return golden::initial({"", rows * width, salt, scale});
+}
 auto const outputs = around_zero(0x2545F491, 8), numbers = around_zero(0x7F4A7C15, 4);
 
 std::vector<float> bits() {
@@ -70,7 +72,7 @@ template <class L>
 void check(std::string const& name, L const& loss, std::vector<float> const& y,
            std::vector<typename L::target> const& wanted, double allowed = 2e-6) {
   INFO(name);
-  auto d         = std::vector<float>(y.size(), 7.0F);                     // all of it must be written
+  auto d         = std::vector<float>(y.size(), 7.0F);  // all of it must be written
   auto const sum = loss::sum_of<Cpu>(loss, rows, width, y.data(), wanted.data(), d.data());
   CHECK(std::abs(sum - expected().floats(name + "/loss")[0]) < 10 * allowed);
   auto const gradient = expected().floats(name + "/gradient");
@@ -106,16 +108,15 @@ TEST_CASE("losses and their gradients are Keras'", "[golden][loss]") {
 }
 
 TEST_CASE("smoothed losses on probabilities are Keras'", "[golden][loss]") {
-  auto const name = std::string{"smoothed_probabilities"};
-  auto const y    = shares();
+  auto const name      = std::string{"smoothed_probabilities"};
+  auto const y         = shares();
   auto const check_sum = [&](float sum) { CHECK(std::abs(sum - expected().floats(name + "/loss")[0]) < 2e-5); };
   auto const gradient  = expected().floats(name + "/gradient");
-  auto const check_row = [&](std::vector<float> const& d) {                // Keras' divides a row by its sum: minus the mean
+  auto const check_row = [&](std::vector<float> const& d) {  // Keras' divides a row by its sum: minus the mean
     for (std::size_t r = 0; r < rows; ++r) {
       auto mean = 0.0F;
       for (std::size_t c = 0; c < width; ++c) mean += d[r * width + c] * y[r * width + c];
-      for (std::size_t c = 0; c < width; ++c)
-        CHECK(std::abs(d[r * width + c] - mean - gradient[r * width + c]) < 1e-5);
+      for (std::size_t c = 0; c < width; ++c) CHECK(std::abs(d[r * width + c] - mean - gradient[r * width + c]) < 1e-5);
     }
   };
   auto d            = std::vector<float>(y.size(), 7.0F);

@@ -47,8 +47,7 @@ double error(Span<float const> got, std::vector<float> const& want) {
   return apart;
 }
 
-template <class Net>
-void check(std::string const& name) {
+template <class Net> void check(std::string const& name) {
   INFO(name);
   auto const expected  = SafetensorsFile::read("test/golden/lstm.safetensors");
   constexpr auto& plan = nn::plan_of<Net>;

@@ -29,8 +29,7 @@ struct Ids : Field<int, ragged> {};
 struct Y : Field<float, classes> {};
 struct All : Field<float, ragged, classes> {};
 
-template <class Middle, class Out>
-struct Network : nn::Graph<Ids> {
+template <class Middle, class Out> struct Network : nn::Graph<Ids> {
   nn::Embedding<words, width, nn::DenseGradient> table;
   Middle middle;
   nn::Dense<classes> dense;
@@ -80,8 +79,7 @@ std::vector<float> side_by_side(std::vector<std::size_t> const& variables, std::
 }
 
 /// Compares a network with Keras'. `theirs` are for each of our variables those of Keras.
-template <class Net>
-void check(std::string const& name, std::vector<std::vector<std::size_t>> const& theirs) {
+template <class Net> void check(std::string const& name, std::vector<std::vector<std::size_t>> const& theirs) {
   INFO(name);
   auto const expected  = SafetensorsFile::read("test/golden/masked.safetensors");
   constexpr auto& plan = nn::plan_of<Net>;
@@ -105,9 +103,8 @@ void check(std::string const& name, std::vector<std::vector<std::size_t>> const&
   for (std::size_t v = 0; v < theirs.size(); ++v) {
     INFO("variable " << v);
     auto const& planned = plan.variables[v];
-    auto const want     = side_by_side(theirs[v], width, [&](auto k) {
-      return expected.floats(name + "/" + std::to_string(k));
-    });
+    auto const want =
+        side_by_side(theirs[v], width, [&](auto k) { return expected.floats(name + "/" + std::to_string(k)); });
     CHECK(error(Span<float const>{gradients}.subspan(planned.offset, planned.size), want) < 6e-6);
   }
 }

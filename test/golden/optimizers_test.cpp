@@ -27,8 +27,7 @@ SafetensorsFile const& expected() {
 }
 
 /// Three variables, and ten steps of an optimizer that get their gradients from the formula.
-template <class O>
-class Run {
+template <class O> class Run {
  public:
   explicit Run(O const& rule)
       : slots_(plan_.elements * static_cast<std::size_t>(O::slots)), values_(plan_.elements),
@@ -70,9 +69,9 @@ class Run {
 }  // namespace
 
 TEST_CASE("groups of variables are updated as by Optax, one of them frozen", "[golden][optim]") {
-  auto run = Run{optim::Grouped{
-      optim::AdamW{.learning_rate = 0.02F, .weight_decay = 0.1F, .global_clipnorm = 0.5F},
-      {optim::frozen("head*"), {.names = "*/bias", .learning_rate = 0.5F, .weight_decay = 0}}}};
+  auto run =
+      Run{optim::Grouped{optim::AdamW{.learning_rate = 0.02F, .weight_decay = 0.1F, .global_clipnorm = 0.5F},
+                         {optim::frozen("head*"), {.names = "*/bias", .learning_rate = 0.5F, .weight_decay = 0}}}};
   run.check("groups");
 }
 
@@ -85,8 +84,8 @@ TEST_CASE("moving averages of variables are Keras'", "[golden][optim]") {
 
 TEST_CASE("other optimizers are Keras'", "[golden][optim]") {
   Run{optim::RMSprop{.learning_rate = 0.01F}}.check("rmsprop");
-  Run{optim::RMSprop{.learning_rate = 0.01F, .rho = 0.75F, .momentum = 0.5F, .epsilon = 1e-3F}}
-      .check("rmsprop_momentum");
+  Run{optim::RMSprop{.learning_rate = 0.01F, .rho = 0.75F, .momentum = 0.5F, .epsilon = 1e-3F}}.check(
+      "rmsprop_momentum");
   Run{optim::RMSprop{.learning_rate = 0.01F, .centered = true}}.check("rmsprop_centered");
   Run{optim::RMSprop{.learning_rate = 0.01F, .momentum = 0.9F, .centered = true}}.check("rmsprop_both");
   Run{optim::Nadam{.learning_rate = 0.01F}}.check("nadam");

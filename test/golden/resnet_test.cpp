@@ -27,9 +27,10 @@ constexpr std::size_t rows = 4, stored = 1024;
 void fill(Variable const& v, PlannedVariable const& planned, std::size_t i) {
   auto const filters     = static_cast<std::size_t>(planned.spec.dims[static_cast<std::size_t>(planned.spec.rank) - 1]);
   auto const of_a_filter = static_cast<double>(planned.size / filters);
-  auto const scale = planned.spec.rank > 1 ? std::exp2(std::round(std::log2(std::sqrt(24 / of_a_filter)))) : 0.5;
-  std::ranges::copy(golden::initial({"", v.value.size(), static_cast<std::uint32_t>(0x101 * (i + 1)),
-                                     static_cast<float>(scale)}), v.value.begin());
+  auto const scale       = planned.spec.rank > 1 ? std::exp2(std::round(std::log2(std::sqrt(24 / of_a_filter)))) : 0.5;
+  std::ranges::copy(
+      golden::initial({"", v.value.size(), static_cast<std::uint32_t>(0x101 * (i + 1)), static_cast<float>(scale)}),
+      v.value.begin());
   if (v.name.ends_with("gamma"))
     for (auto& gamma : v.value) gamma += 1;
 }
@@ -63,8 +64,8 @@ TEST_CASE("a step of ResNet-20 is PyTorch's", "[golden][nn]") {
   using Net           = nn::resnet::ResNet20<>;
   auto const expected = SafetensorsFile::read("test/golden/resnet.safetensors");
   auto const plain    = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
-  auto const rule     = optim::SGD{.learning_rate = 0.1F, .momentum = 0.9F, .weight_decay = 0.01F,
-                                   .decay = optim::SGD::Decay::in_gradient};
+  auto const rule     = optim::SGD{
+          .learning_rate = 0.1F, .momentum = 0.9F, .weight_decay = 0.01F, .decay = optim::SGD::Decay::in_gradient};
   auto copy = nn::compile<Net>(loss::SparseCrossEntropy{},
                                optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}})
                   .instantiate(Cpu::logical(1)[0], 1);
@@ -72,8 +73,8 @@ TEST_CASE("a step of ResNet-20 is PyTorch's", "[golden][nn]") {
   auto trained = std::size_t{0};
   for (std::size_t i = 0; i < v.size(); ++i)
     if (Net::plan.variables[i].spec.trained()) fill(v[i], Net::plan.variables[i], trained++);
-  auto x = golden::initial({"", rows * 32 * 32 * 3, 0x6341CC9A, 4});
-  auto y = std::vector<int>{0, 7, 4, 1};
+  auto x           = golden::initial({"", rows * 32 * 32 * 3, 0x6341CC9A, 4});
+  auto y           = std::vector<int>{0, 7, 4, 1};
   auto const batch = Batch{.x = x, .y = y, .rows = rows};
 
   auto losses = std::vector<float>{};
@@ -96,13 +97,13 @@ TEST_CASE("a step of ResNet-20 is PyTorch's", "[golden][nn]") {
         continue;
       }
       auto want = expected.floats(name);
-      if (name.ends_with("variance")) {                                    // PyTorch's divides by the count less one
+      if (name.ends_with("variance")) {  // PyTorch's divides by the count less one
         auto const pixels = want.size() == 16 ? 4096 : want.size() == 32 ? 1024 : 256;
         for (auto& w : want) w = static_cast<float>(0.9 + (static_cast<double>(w) - 0.9) * (pixels - 1) / pixels);
       }
       CHECK(apart(v[i].value, want) < 9e-5);
     }
-    CHECK(apart(copy.predict(batch), expected.floats("logits")) < 4e-2);                  // of 198
+    CHECK(apart(copy.predict(batch), expected.floats("logits")) < 4e-2);  // of 198
   }
   CHECK(apart(losses, expected.floats("losses")) < 4e-5);
 }

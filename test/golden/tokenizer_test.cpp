@@ -35,13 +35,10 @@ std::string refusal_of(std::string const& text) {
   std::ofstream{folder / "tokenizer.json"} << text;
   try {
     data::BpeTokenizer::read(folder / "tokenizer.json");
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "";
 }
-template <class Change>
-std::string refusal(Change&& change) {
+template <class Change> std::string refusal(Change&& change) {
   auto json = json_of("test/golden/tokenizer.json");
   change(json);
   return refusal_of(json.dump());
@@ -72,13 +69,15 @@ TEST_CASE("any text of UTF-8 goes there and back, and words of any length end so
     auto text = std::string{};
     for (std::uint64_t k = 0; k < random.below(1000 * i, 40); ++k) {
       auto const wide = random.below(1000 * i + 2 * k + 1, 4);
-      auto const code = random.below(1000 * i + 2 * k + 2,
-                                     wide == 0 ? 0x80 : wide == 1 ? 0x800 : wide == 2 ? 0xD000 : 0x110000);
+      auto const code = random.below(1000 * i + 2 * k + 2, wide == 0   ? 0x80
+                                                           : wide == 1 ? 0x800
+                                                           : wide == 2 ? 0xD000
+                                                                       : 0x110000);
       if (code < 0xD800 || code > 0xDFFF) data::append_utf8(text, static_cast<std::uint32_t>(code));
     }
     CHECK(trained().decode(trained().encode(text)) == text);
   }
-  auto const a = std::string(200'000, 'a');                                // one word
+  auto const a = std::string(200'000, 'a');  // one word
   CHECK(trained().decode(trained().encode(a)) == a);
 }
 
@@ -109,9 +108,11 @@ TEST_CASE("a tokenizer of another kind is refused with what differs", "[text]") 
   CHECK_THAT(refusal([](Json& j) { j["model"]["merges"][0] = "aa"; }),
              Contains("merge 0 is \"aa\", but two tokens are needed"));
   CHECK_THAT(refusal([](Json& j) { j.erase("model"); }), Contains("is not a tokenizer.json"));
-  CHECK(refusal([](Json& j) {                                              // the older form of merges
-    for (auto& merge : j["model"]["merges"]) merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
-  }).empty());
+  CHECK(refusal([](Json& j) {  // the older form of merges
+          for (auto& merge : j["model"]["merges"])
+            merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+        })
+            .empty());
   CHECK_THROWS_WITH(data::BpeTokenizer::read("test/golden/losses.safetensors"), Contains("losses.safetensors: byte"));
 }
 
@@ -127,9 +128,10 @@ TEST_CASE("a tokenizer that says two things is refused", "[text]") {
   CHECK_THAT(refusal([](Json& j) {
                j["added_tokens"].push_back(j["added_tokens"][0]);
                j["added_tokens"].back()["content"] = "<other>";
-             }), Contains("the added token \"<other>\" has id") && Contains("and so has another one"));
-  for (auto const& merge : {Json("a b c"), Json({"a", "b", "c"}), Json({"a"}), Json("a  b"), Json({{"a", "b"}}),
-                            Json(7)})
+             }),
+             Contains("the added token \"<other>\" has id") && Contains("and so has another one"));
+  for (auto const& merge :
+       {Json("a b c"), Json({"a", "b", "c"}), Json({"a"}), Json("a  b"), Json({{"a", "b"}}), Json(7)})
     CHECK_THAT(refusal([&](Json& j) { j["model"]["merges"][1] = merge; }), Contains("merge 1 is "));
   CHECK_THAT(refusal([](Json& j) { j["model"]["merges"].push_back(j["model"]["merges"][0]); }),
              Contains("is there twice"));

@@ -31,14 +31,11 @@ std::string refusal(std::string const& text) {
   std::ofstream{folder / "tokens"} << text;
   try {
     data::WordPieceTokenizer::read(folder / "tokens");
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "";
 }
 /// The sentence with which a changed tokenizer.json is refused.
-template <class Change>
-std::string changed(Change&& change) {
+template <class Change> std::string changed(Change&& change) {
   auto json = json_of(stored);
   change(json);
   return refusal(json.dump());

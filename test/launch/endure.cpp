@@ -22,16 +22,14 @@
 
 using namespace chorale;
 
-struct Net : nn::Sequential<
-    nn::Input<28, 28, 1>,                               // (B, 28, 28, 1)
-    nn::Conv2D<8, 3>, nn::ReLU,                         // (B, 26, 26, 8)
-    nn::MaxPool2D<2>, nn::Flatten,                      // (B, 1352)
-    nn::Dropout<25>,                                    // (B, 1352)
-    nn::Dense<10>> {};                                  // (B, 10) logits
+struct Net : nn::Sequential<nn::Input<28, 28, 1>,           // (B, 28, 28, 1)
+                            nn::Conv2D<8, 3>, nn::ReLU,     // (B, 26, 26, 8)
+                            nn::MaxPool2D<2>, nn::Flatten,  // (B, 1352)
+                            nn::Dropout<25>,                // (B, 1352)
+                            nn::Dense<10>> {};              // (B, 10) logits
 
 /// Batches that take 2 ms to come, so that a test of minutes leaves the cores to others.
-template <class Data>
-struct Slow {
+template <class Data> struct Slow {
   using element = typename Data::element;
   Data whole;
 
@@ -45,8 +43,7 @@ struct Slow {
   Stream stream(std::size_t epoch) const { return {whole.stream(epoch)}; }
   std::optional<std::size_t> size() const { return whole.size(); }
 };
-template <class Data>
-Slow(Data) -> Slow<Data>;
+template <class Data> Slow(Data) -> Slow<Data>;
 
 struct Say {
   bool each = false;
@@ -57,21 +54,26 @@ struct Say {
   }
 };
 
-template <class T>
-void train(std::string const& folder, int updates, int every, bool say, T transport) {
+template <class T> void train(std::string const& folder, int updates, int every, bool say, T transport) {
   auto const end  = EndOnSignal{};
   auto const rows = Slow{data::digits(1000, 1).map(data::scale).shuffle(1000, 1).batch(32)};
   auto const pass = every == 0 ? updates : 5 * every;
   auto trainer    = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                            MultiWorkerMirroredStrategy{Cluster::from_env()}, RingAllReduce{}, std::move(transport)};
+                         MultiWorkerMirroredStrategy{Cluster::from_env()}, RingAllReduce{}, std::move(transport)};
   try {
-    trainer.fit(rows, {.epochs = updates / pass, .show = Show::nothing, .checkpoints = {.folder = folder},
-                       .checkpoint_every = static_cast<std::size_t>(every), .asked_to_end = end.asked(),
-                       .steps_per_epoch = static_cast<std::size_t>(pass)}, Say{say});
+    trainer.fit(rows,
+                {.epochs           = updates / pass,
+                 .show             = Show::nothing,
+                 .checkpoints      = {.folder = folder},
+                 .checkpoint_every = static_cast<std::size_t>(every),
+                 .asked_to_end     = end.asked(),
+                 .steps_per_epoch  = static_cast<std::size_t>(pass)},
+                Say{say});
   } catch (Preempted const& asked) {
     auto const is_whole = [](auto const& entry) { return entry.path().string().find(".tmp") == std::string::npos; };
-    std::printf("%d checkpoints: %s\n", static_cast<int>(std::ranges::count_if(
-                    std::filesystem::directory_iterator{folder}, is_whole)), first_line(asked).c_str());
+    std::printf("%d checkpoints: %s\n",
+                static_cast<int>(std::ranges::count_if(std::filesystem::directory_iterator{folder}, is_whole)),
+                first_line(asked).c_str());
     std::fflush(stdout);
     throw;
   }

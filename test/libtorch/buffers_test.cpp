@@ -53,10 +53,10 @@ TEST_CASE("one replica moves the buffers of batch normalization as libtorch alon
 }
 
 TEST_CASE("buffers move to the mean of the replicas' statistics, weighted by rows", "[libtorch]") {
-  auto const rows     = nets::rows(7);                                     // 7 rows: shares of 4 and 3, of 3, 2 and 2
+  auto const rows     = nets::rows(7);  // 7 rows: shares of 4 and 3, of 3, 2 and 2
   auto const whole    = nets::batches(rows)[0];
-  auto const replicas = GENERATE(2, 3, 9);                                 // of nine, two are empty
-  auto mean           = torch::zeros({4}, torch::kFloat64), variance = mean.clone();
+  auto const replicas = GENERATE(2, 3, 9);  // of nine, two are empty
+  auto mean = torch::zeros({4}, torch::kFloat64), variance = mean.clone();
   for (int i = 0; i < replicas; ++i) {
     auto const share = whole.part(i, replicas);
     if (share.rows == 0) continue;
@@ -83,22 +83,21 @@ TEST_CASE("copies of a module with buffers stay equal, and servers refuse them",
   trainer.fit(nets::data(), {.epochs = 3, .show = Show::nothing, .compare_every = 1});
   CHECK(trainer.hashes() == std::vector<std::uint64_t>(3, trainer.hashes()[0]));
   CHECK(trainer.copies()[2].learner().module()->norm->num_batches_tracked.item<std::int64_t>() == 15);
-  CHECK_THROWS_WITH((Trainer{nets::model_of<nets::Norm>(),
-                             ParameterServerStrategy{Cluster::local(1, 1), Synchronous{}}}),
-                    Catch::Contains("does not move norm.running_mean, a tracked variable"));
+  CHECK_THROWS_WITH(
+      (Trainer{nets::model_of<nets::Norm>(), ParameterServerStrategy{Cluster::local(1, 1), Synchronous{}}}),
+      Catch::Contains("does not move norm.running_mean, a tracked variable"));
 }
 
 TEST_CASE("a loss that throws leaves the buffers as they were", "[libtorch]") {
-  auto const rows  = nets::rows(8);
+  auto const rows   = nets::rows(8);
   auto const throws = [](nets::Norm& net, Batch const& batch) -> torch::Tensor {
-    nets::loss_of(net, batch);                                             // moves the statistics
+    nets::loss_of(net, batch);  // moves the statistics
     throw std::runtime_error{"the loss is not to be had"};
   };
   auto const model = libtorch::model<Batch>([] { return nets::Norm{}; }, throws, nets::rule());
   auto copy        = model.instantiate(Cpu::logical(1)[0], Seed{3});
   auto const hash  = copy.hash();
-  CHECK_THROWS_WITH(copy.value_and_gradient(nets::batches(rows)[0], 0, LooksAtEnd{}),
-                    Catch::Contains("not to be had"));
+  CHECK_THROWS_WITH(copy.value_and_gradient(nets::batches(rows)[0], 0, LooksAtEnd{}), Catch::Contains("not to be had"));
   CHECK(copy.hash() == hash);
 }
 

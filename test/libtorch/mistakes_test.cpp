@@ -30,8 +30,7 @@ auto any_model(std::function<void(Any&)> const& fill) {
 }
 
 /// The sentence of one step of Conv with this loss.
-template <class Loss>
-auto step(Loss loss) {
+template <class Loss> auto step(Loss loss) {
   return [loss] {
     auto const rows  = nets::rows(8);
     auto const model = libtorch::model<Batch>([] { return nets::Conv{}; }, loss, nets::rule());
@@ -46,9 +45,7 @@ TEST_CASE("a parameter that does not fit is named", "[libtorch]") {
   CHECK_THROWS_WITH(any_model([](Any& m) { m.register_parameter("w", torch::ones({2}, torch::kFloat64)); }),
                     Contains("the parameter w of the module is of Double, 64 bits, and a copy of a model has variables "
                              "of Float, 32 bits"));
-  CHECK_THROWS_WITH(any_model([](Any& m) {
-                      m.register_parameter("w", torch::ones({2}, torch::device(torch::kMeta)));
-                    }),
+  CHECK_THROWS_WITH(any_model([](Any& m) { m.register_parameter("w", torch::ones({2}, torch::device(torch::kMeta))); }),
                     Contains("the parameter w of the module is on meta") && Contains("on the CPU"));
   CHECK_THROWS_WITH(any_model([](Any& m) {
                       m.register_parameter("w", torch::ones({2}));
@@ -67,10 +64,9 @@ TEST_CASE("a parameter of five dimensions counts as one of four", "[libtorch]") 
 }
 
 TEST_CASE("a loss or a metric that is not one number is refused", "[libtorch]") {
-  CHECK_THROWS_WITH(step([](nets::Conv& net, Batch const& batch) {
-                      return nets::Classify<nets::Conv>{}.predict(net, batch);
-                    })(),
-                    Contains("the loss is a tensor of sizes (8, 3), and it is one number"));
+  CHECK_THROWS_WITH(
+      step([](nets::Conv& net, Batch const& batch) { return nets::Classify<nets::Conv>{}.predict(net, batch); })(),
+      Contains("the loss is a tensor of sizes (8, 3), and it is one number"));
   CHECK_THROWS_WITH(step([](nets::Conv&, Batch const&) { return torch::Tensor{}; })(),
                     Contains("the loss is a tensor of sizes (none)"));
   struct TwoNumbers : nets::Classify<nets::Conv> {
@@ -129,11 +125,10 @@ TEST_CASE("a step that changes what is no variable is refused", "[libtorch]") {
 
 TEST_CASE("a module that is made again must be the same", "[libtorch]") {
   auto calls       = std::make_shared<int>(0);
-  auto const model = libtorch::model<Batch>([calls] { return torch::nn::Linear{64, 3 + ++*calls}; },
-                                            [](torch::nn::Linear& net, Batch const& batch) {
-                                              return net(libtorch::tensor(batch.x, {-1, 64})).sum();
-                                            },
-                                            nets::rule());
+  auto const model = libtorch::model<Batch>(
+      [calls] { return torch::nn::Linear{64, 3 + ++*calls}; },
+      [](torch::nn::Linear& net, Batch const& batch) { return net(libtorch::tensor(batch.x, {-1, 64})).sum(); },
+      nets::rule());
   CHECK_THROWS_WITH(model.instantiate(Cpu::logical(1)[0], Seed{1}),
                     Contains("a module that was made again has weight (5, 64) where the first one had weight of 256"));
 }
@@ -149,8 +144,9 @@ TEST_CASE("a tensor is a view of the numbers, of sizes that fit", "[libtorch]") 
   auto const sized = [&](std::vector<std::int64_t> sizes) {
     return [&x, sizes] { libtorch::tensor(Span<float const>{x}, sizes); };
   };
-  CHECK_THROWS_WITH(sized({-1, 5})(), Contains("a tensor of sizes (-1, 5) is asked of 12 numbers, which are no multiple "
-                                               "of 5"));
+  CHECK_THROWS_WITH(sized({-1, 5})(),
+                    Contains("a tensor of sizes (-1, 5) is asked of 12 numbers, which are no multiple "
+                             "of 5"));
   CHECK_THROWS_WITH(sized({2, 5})(), Contains("and they are 10"));
   CHECK_THROWS_WITH(sized({-1, -1})(), Contains("and 2 of them are -1"));
   CHECK_THROWS_WITH(sized({-2})(), Contains("-2 is no size"));

@@ -66,7 +66,7 @@ TEST_CASE("one replica of a module has the variables of libtorch alone after eac
   auto const rows = nets::rows();
   auto pure       = nets::Pure<nets::Conv>{};
   auto trainer    = Trainer{nets::model_of<nets::Conv>(), OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{},
-                            LocalTransport{}, 3};
+                         LocalTransport{}, 3};
   REQUIRE(difference(pure.net, trainer.variables()) == 0);
   for (auto const& batch : nets::batches(rows)) {
     pure.step(batch);
@@ -124,12 +124,12 @@ TEST_CASE("gradients of a module leave before backward has ended", "[libtorch]")
     auto const end = [&](std::size_t i) { return std::to_string(g.plan[i].offset + plan::aligned(g.plan[i].size)); };
     auto const at  = [&](std::string const& event) { return std::ranges::find(events, event) - events.begin(); };
     auto const all = std::ssize(events);
-    CHECK(at(std::to_string(plan::header)) == 0);                          // the loss, before backward has begun
-    CHECK(at(end(4)) < at(end(2)));                                        // third before second
-    CHECK(at(end(2)) < at("backward"));                                    // and second before backward reaches first
+    CHECK(at(std::to_string(plan::header)) == 0);  // the loss, before backward has begun
+    CHECK(at(end(4)) < at(end(2)));                // third before second
+    CHECK(at(end(2)) < at("backward"));            // and second before backward reaches first
     CHECK(at("backward") < at(end(0)));
     CHECK(at(end(0)) < all);
-    CHECK(g.ends[0] <= g.plan[2].offset + plan::aligned(g.plan[2].size));    // so bucket 0 has left meanwhile
+    CHECK(g.ends[0] <= g.plan[2].offset + plan::aligned(g.plan[2].size));  // so bucket 0 has left meanwhile
   }
 }
 
@@ -144,20 +144,20 @@ TEST_CASE("what a rank throws while gradients leave comes out of backward as it 
   };
   CHECK_THROWS_AS(copy.value_and_gradient(nets::batches(rows)[0], 0, lost), PeerLost);
   CHECK(calls == 1);
-  copy.value_and_gradient(nets::batches(rows)[0], 0, LooksAtEnd{});        // the next step is as any other
+  copy.value_and_gradient(nets::batches(rows)[0], 0, LooksAtEnd{});  // the next step is as any other
   CHECK(copy.gradients().rows() == 8);
 }
 
 TEST_CASE("one replica repeats a run of a module with dropout, and another seed is another run", "[libtorch]") {
-  auto const model = libtorch::model<Batch>([] { return Drops{}; }, nets::loss_of<Drops>, nets::rule());
+  auto const model  = libtorch::model<Batch>([] { return Drops{}; }, nets::loss_of<Drops>, nets::rule());
   auto const folder = test::Folder{};
   auto const hash   = [&](std::uint64_t seed) {
     auto trainer = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, seed};
-    trainer.load(folder / "first.safetensors");                            // the same first values for both seeds
+    trainer.load(folder / "first.safetensors");  // the same first values for both seeds
     trainer.fit(nets::data(), {.show = Show::nothing});
     return trainer.hashes()[0];
   };
-  auto first        = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 5};
+  auto first = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 5};
   first.save(folder / "first.safetensors");
   CHECK(hash(5) == hash(5));
   CHECK(hash(5) != hash(6));
@@ -179,8 +179,8 @@ TEST_CASE("the same seed gives a module the same first values, and leaves libtor
 TEST_CASE("a module is evaluated, predicts, is saved, and can be had back", "[libtorch]") {
   auto const folder = test::Folder{};
   auto const rows   = nets::rows();
-  auto trainer      = Trainer{nets::model_of<nets::Norm>(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{},
-                              LocalTransport{}, 3};
+  auto trainer =
+      Trainer{nets::model_of<nets::Norm>(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 3};
   auto const history = trainer.fit(nets::data(rows), {.epochs = 20, .show = Show::nothing});
   CHECK(history.back().scores.loss() < 0.7 * history.front().scores.loss());
   CHECK(history.back().scores.rows() == 33);
@@ -218,8 +218,8 @@ TEST_CASE("a module that is registered twice has its parameters once", "[libtorc
 }
 
 TEST_CASE("libtorch computes on as many threads as the device has", "[libtorch]") {
-  auto most        = std::make_shared<std::atomic<int>>(0);
-  auto const loss  = [most](nets::Conv& net, Batch const& batch) {
+  auto most       = std::make_shared<std::atomic<int>>(0);
+  auto const loss = [most](nets::Conv& net, Batch const& batch) {
     most->store(std::max(most->load(), at::get_num_threads()));
     return nets::loss_of(net, batch);
   };

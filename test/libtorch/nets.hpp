@@ -6,7 +6,7 @@
 #ifdef CHORALE_HAVE_LIBTORCH
 
 #include <chorale/libtorch/model.hpp>
-#undef CHECK                                               // c10 has a macro of this name, and Catch has another
+#undef CHECK  // c10 has a macro of this name, and Catch has another
 
 #include <chorale/chorale.hpp>
 
@@ -31,8 +31,8 @@ struct ConvImpl : torch::nn::Module {
 
   ConvImpl() { register_module("conv", conv), register_module("dense", dense), register_module("out", out); }
   torch::Tensor forward(torch::Tensor x) {
-    x = torch::max_pool2d(torch::relu(conv(x)), 2);        // (B, 1, 8, 8) -> (B, 4, 3, 3)
-    return out(torch::relu(dense(x.flatten(1))));          // (B, 36) -> (B, 3)
+    x = torch::max_pool2d(torch::relu(conv(x)), 2);  // (B, 1, 8, 8) -> (B, 4, 3, 3)
+    return out(torch::relu(dense(x.flatten(1))));    // (B, 36) -> (B, 3)
   }
 };
 TORCH_MODULE(Conv);
@@ -52,8 +52,7 @@ struct NormImpl : torch::nn::Module {
 TORCH_MODULE(Norm);
 
 /// The sum of cross entropies over the rows, and of right answers; outputs are logits.
-template <class Net>
-struct Classify {
+template <class Net> struct Classify {
   static constexpr std::array<std::string_view, 1> metric_names{"accuracy"};
   static constexpr std::size_t output_width = 3;
 
@@ -69,15 +68,11 @@ struct Classify {
 };
 
 /// A loss that is a plain function, without a metric.
-template <class Net>
-torch::Tensor loss_of(Net& net, Batch const& batch) {
-  return Classify<Net>{}(net, batch)[0];
-}
+template <class Net> torch::Tensor loss_of(Net& net, Batch const& batch) { return Classify<Net>{}(net, batch)[0]; }
 
 inline optim::SGD rule() { return {.learning_rate = 0.1F}; }
 
-template <class Net>
-auto model_of() {
+template <class Net> auto model_of() {
   return libtorch::model<Batch>([] { return Net{}; }, Classify<Net>{}, rule());
 }
 
@@ -99,19 +94,19 @@ inline auto data(Rows const& from = rows()) { return data::from_tensors(from.x, 
 
 /// The batches of 8 rows, one by one.
 inline std::vector<Batch> batches(Rows const& from) {
-  auto all = std::vector<Batch>{};
+  auto all     = std::vector<Batch>{};
   auto const n = from.y.size();
   for (std::size_t begin = 0; begin < n; begin += 8) {
     auto const count = std::min<std::size_t>(8, n - begin);
-    all.push_back({.x = Span<float const>{from.x}.subspan(begin * 64, count * 64),
-                   .y = Span<int const>{from.y}.subspan(begin, count), .rows = count});
+    all.push_back({.x    = Span<float const>{from.x}.subspan(begin * 64, count * 64),
+                   .y    = Span<int const>{from.y}.subspan(begin, count),
+                   .rows = count});
   }
   return all;
 }
 
 /// Trains a module with libtorch alone: its optimizer, its mean loss.
-template <class Net>
-struct Pure {
+template <class Net> struct Pure {
   Net net = libtorch::made_with_seed([] { return Net{}; }, Seed{3});
   torch::optim::SGD optimizer{net->parameters(), 0.1};
 
@@ -124,9 +119,8 @@ struct Pure {
 };
 
 /// Largest difference between the tensors of a module, in the order of its variables, and the variables of a trainer.
-template <class Net>
-double difference(Net const& net, Variables const& v) {
-  auto largest = 0.0;
+template <class Net> double difference(Net const& net, Variables const& v) {
+  auto largest     = 0.0;
   auto const found = libtorch::variables_of(*net);
   for (std::size_t i = 0; i < found.variables.size(); ++i) {
     auto const flat = found.variables[i].tensor.detach().to(torch::kFloat64).contiguous();

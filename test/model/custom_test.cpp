@@ -64,7 +64,7 @@ TEST_CASE("workers of servers learn a custom model", "[model][servers]") {
   auto const got     = trained(decay::model(), ParameterServerStrategy{Cluster::local(workers, 1), Synchronous{}});
   CHECK(difference(got, one) < 1e-4);
   auto const nothing = [](auto&, decay::Row const&) { return 0.0F; };
-  auto const moving  = custom_model<decay::Row>({{"offset"}, {.name = "mean", .momentum = 0.9F}}, nothing, optim::SGD{});
+  auto const moving = custom_model<decay::Row>({{"offset"}, {.name = "mean", .momentum = 0.9F}}, nothing, optim::SGD{});
   CHECK_THROWS_WITH((Trainer{moving, ParameterServerStrategy{Cluster::local(1, 1), Synchronous{}}}),
                     Catch::Contains("does not move mean, a moving average with momentum 0.9"));
   auto const counts = custom_model<decay::Row>({{"offset"}, {.name = "count", .tracked = true}}, nothing, optim::SGD{});
@@ -87,10 +87,10 @@ TEST_CASE("replicas add the mean of their changes to a tracked variable", "[mode
   auto const replicas = GENERATE(1, 2, 3, 16);
   auto const model    = custom_model<decay::Row>(
       {{"offset"}, {.name = "mean", .tracked = true}, {.name = "count", .tracked = true}}, learn,
-      optim::AdamW{.learning_rate = 1e-2F, .weight_decay = 0.5F});         // decay is not for what is not trained
-  auto trainer        = Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}, 3};
-  auto wanted         = 0.0;
-  auto stream         = decay::data().stream(0);
+      optim::AdamW{.learning_rate = 1e-2F, .weight_decay = 0.5F});  // decay is not for what is not trained
+  auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}, 3};
+  auto wanted  = 0.0;
+  auto stream  = decay::data().stream(0);
   for (auto batch = decay::Row{}; stream.next(batch);) {
     auto sum = 0.0;
     for (auto const x : batch.x) sum += static_cast<double>(x);
@@ -98,8 +98,8 @@ TEST_CASE("replicas add the mean of their changes to a tracked variable", "[mode
   }
   trainer.fit(decay::data(), {.show = Show::nothing, .compare_every = 1});
   CHECK(trainer.variables()[1].value[0] == Approx(wanted).epsilon(1e-5));
-  CHECK(trainer.variables()[2].value[0] == 13);                            // steps, whatever the shares
-  CHECK(trainer.variables()[0].value[0] < -0.1F);                          // is trained
+  CHECK(trainer.variables()[2].value[0] == 13);    // steps, whatever the shares
+  CHECK(trainer.variables()[0].value[0] < -0.1F);  // is trained
   CHECK(std::ranges::count(trainer.hashes(), trainer.hashes()[0]) == replicas);
 }
 
@@ -111,9 +111,9 @@ TEST_CASE("what moves, but is not trained, is no part of the norm to which gradi
       step.gradient(1)[0] += change * rows;
       return 0.0F;
     };
-    auto const model = custom_model<decay::Row>({{"offset"}, other}, learn,
-                                                optim::SGD{.learning_rate = 1, .global_clipnorm = 1});
-    auto trainer     = Trainer{model, MirroredStrategy{Cpu::logical(2)}};
+    auto const model =
+        custom_model<decay::Row>({{"offset"}, other}, learn, optim::SGD{.learning_rate = 1, .global_clipnorm = 1});
+    auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}};
     trainer.fit(decay::data(16), {.show = Show::nothing});
     return std::vector<float>{trainer.variables()[0].value[0], trainer.variables()[1].value[0]};
   };
@@ -126,10 +126,10 @@ TEST_CASE("what moves, but is not trained, is no part of the norm to which gradi
 }
 
 TEST_CASE("gradients of a custom model may lie in memory that ranks share", "[model]") {
-  auto trainer = Trainer{decay::fit_model(), MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{},
-                         SharedMemoryTransport{}, 3};
+  auto trainer =
+      Trainer{decay::fit_model(), MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, SharedMemoryTransport{}, 3};
   trainer.fit(decay::data(), {.epochs = 2, .show = Show::nothing});
-  auto const one = trained(decay::fit_model(), OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto const one  = trained(decay::fit_model(), OneDeviceStrategy{Cpu::logical(1)[0]});
   auto const body = trainer.variables().body();
   CHECK(difference({{body.begin(), body.end()}, {}}, one) < 1e-4);
   for (auto& copy : trainer.copies()) {
@@ -163,17 +163,20 @@ TEST_CASE("a custom model learns, evaluates, predicts, is saved, and goes on fro
 TEST_CASE("without evaluate, a custom model is evaluated by its gradients' loss", "[model]") {
   auto trainer = Trainer{decay::model(), MirroredStrategy{Cpu::logical(2)}};
   auto fitted  = Trainer{custom_model<decay::Row>(decay::variables(), decay::function, optim::SGD{}),
-                         OneDeviceStrategy{Cpu::logical(1)[0]}};
+                        OneDeviceStrategy{Cpu::logical(1)[0]}};
   CHECK(trainer.evaluate(decay::data()).loss() == Approx(fitted.evaluate(decay::data()).loss()));
   CHECK(trainer.evaluate(decay::data()).rows() == 203);
 }
 
 TEST_CASE("a gradient of a custom model that is not finite is named, and changes nothing", "[model]") {
-  auto const model = custom_model<decay::Row>(decay::variables(), [](auto& step, decay::Row const& batch) {
-    auto const loss = decay::function(step, batch);
-    if (step.pass.now.step == 2) step.gradient(1)[1] = std::numeric_limits<float>::infinity();
-    return loss;
-  }, optim::SGD{.learning_rate = 1e-3F});
+  auto const model = custom_model<decay::Row>(
+      decay::variables(),
+      [](auto& step, decay::Row const& batch) {
+        auto const loss = decay::function(step, batch);
+        if (step.pass.now.step == 2) step.gradient(1)[1] = std::numeric_limits<float>::infinity();
+        return loss;
+      },
+      optim::SGD{.learning_rate = 1e-3F});
   auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}};
   CHECK_THROWS_WITH(trainer.fit(decay::data(), {.show = Show::nothing}),
                     Catch::Contains("of step 2 are not finite on 2 replicas; no variable was changed"));

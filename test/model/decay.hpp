@@ -73,8 +73,7 @@ struct Fit {
   Span<float const> predict(Variables const& v, Row const& batch) {
     outputs.assign(batch.rows, v[0].value[0]);
     for (std::size_t r = 0; r < batch.rows; ++r)
-      for (std::size_t t = 0; t < terms; ++t)
-        outputs[r] += v[1].value[t] * std::exp(-v[2].value[t] * batch.x[r]);
+      for (std::size_t t = 0; t < terms; ++t) outputs[r] += v[1].value[t] * std::exp(-v[2].value[t] * batch.x[r]);
     return outputs;
   }
   void place(Variables const& v, Gradients const& g) {

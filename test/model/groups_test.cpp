@@ -31,14 +31,12 @@ namespace {
 struct Net : nn::Sequential<nn::Input<6>, nn::Dense<5>, nn::BatchNorm<>, nn::Tanh, nn::Dense<3>> {};
 struct Plain : nn::Sequential<nn::Input<6>, nn::Dense<5>, nn::Tanh, nn::Dense<3>> {};
 
-template <class N = Net, class O>
-auto copy_with(O rule) {
+template <class N = Net, class O> auto copy_with(O rule) {
   return nn::compile<N>(loss::SparseCrossEntropy{}, rule).instantiate(Cpu::logical(1)[0], 3);
 }
 
 /// Some steps of a copy on one batch.
-template <class C>
-void train(C& copy, int steps = 6) {
+template <class C> void train(C& copy, int steps = 6) {
   auto const batch = tiny::batch<int>(12, 6, 1);
   for (int step = 0; step < steps; ++step) {
     copy.value_and_gradient(batch.view(), 0, LooksAtEnd{}, Together{});
@@ -49,8 +47,7 @@ void train(C& copy, int steps = 6) {
 std::vector<float> numbers(Span<float const> of) { return {of.begin(), of.end()}; }
 
 /// The values of variable i, and those of its optimizer slots.
-template <class C>
-std::vector<float> slots_of(C const& copy, std::size_t i) {
+template <class C> std::vector<float> slots_of(C const& copy, std::size_t i) {
   auto const& v   = C::plan.variables[i];
   auto const all  = copy.optimizer.slots();
   auto const body = C::plan.body().size();
@@ -61,21 +58,18 @@ std::vector<float> slots_of(C const& copy, std::size_t i) {
   return made;
 }
 
-template <class O>
-std::string refusal(O&& make) {
+template <class O> std::string refusal(O&& make) {
   try {
     make();
-  } catch (BadArgument const& error) {
-    return error.what();
-  }
+  } catch (BadArgument const& error) { return error.what(); }
   return "";
 }
 
 /// The variables of a model after two epochs under n replicas, whose batches are of 17, 16 and 15 rows.
 template <class R, class O>
 std::pair<std::vector<float>, std::vector<std::uint64_t>> trained(int replicas, R reduce, O rule) {
-  auto trainer       = Trainer{nn::compile<Plain>(loss::SparseCrossEntropy{}, rule),
-                               MirroredStrategy{Cpu::logical(replicas)}, reduce, LocalTransport{}, 7};
+  auto trainer = Trainer{nn::compile<Plain>(loss::SparseCrossEntropy{}, rule), MirroredStrategy{Cpu::logical(replicas)},
+                         reduce, LocalTransport{}, 7};
   auto const batches = tiny::Batches<int>{tiny::batch<int>(48, 6, 1), {17, 16, 15}};
   trainer.fit(batches, {.epochs = 2, .show = Show::nothing});
   auto all = numbers(trainer.variables().body());
@@ -95,20 +89,20 @@ auto some_groups() {
 
 TEST_CASE("a group that changes nothing changes no bit", "[model][groups]") {
   auto const rule = optim::AdamW{.learning_rate = 0.02F, .weight_decay = 0.1F};
-  auto plain = copy_with(rule);
-  auto one   = copy_with(Grouped{rule, {{.names = "*"}}});
-  auto many  = copy_with(Grouped{rule, {{.names = "*/bias"}, {.names = "dense_1*"}}});
+  auto plain      = copy_with(rule);
+  auto one        = copy_with(Grouped{rule, {{.names = "*"}}});
+  auto many       = copy_with(Grouped{rule, {{.names = "*/bias"}, {.names = "dense_1*"}}});
   train(plain), train(one), train(many);
   CHECK(one.hash() == plain.hash());
   CHECK(many.hash() == plain.hash());
 }
 
 TEST_CASE("a frozen variable keeps its bits and has no state, and others are updated as before", "[model][groups]") {
-  auto const rule = optim::AdamW{.learning_rate = 0.02F, .weight_decay = 0.1F};
-  auto plain  = copy_with(Grouped{rule, {optim::frozen("*/moving_*")}});   // whose averages normalize in both
-  auto frozen = copy_with(Grouped{rule, {optim::frozen("dense/*"), optim::frozen("batch_normalization/*")}});
+  auto const rule   = optim::AdamW{.learning_rate = 0.02F, .weight_decay = 0.1F};
+  auto plain        = copy_with(Grouped{rule, {optim::frozen("*/moving_*")}});  // whose averages normalize in both
+  auto frozen       = copy_with(Grouped{rule, {optim::frozen("dense/*"), optim::frozen("batch_normalization/*")}});
   auto const before = numbers(frozen.net.variables().values);
-  train(plain, 1), train(frozen, 1);                                       // later the gradients differ
+  train(plain, 1), train(frozen, 1);  // later the gradients differ
   for (std::size_t i = 0; i < Net::plan.variables.size(); ++i) {
     auto const& v = Net::plan.variables[i];
     auto const is = numbers(frozen.net.variables()[i].value);
@@ -124,14 +118,13 @@ TEST_CASE("a frozen variable keeps its bits and has no state, and others are upd
   train(frozen, 20);
   auto const kernel = Range{Net::plan.variables[0].offset, Net::plan.variables[0].end()};
   CHECK(std::equal(before.begin() + static_cast<std::ptrdiff_t>(kernel.begin),
-                   before.begin() + static_cast<std::ptrdiff_t>(kernel.end),
-                   frozen.net.variables()[0].value.begin()));
+                   before.begin() + static_cast<std::ptrdiff_t>(kernel.end), frozen.net.variables()[0].value.begin()));
 }
 
 TEST_CASE("moving averages of a layer move unless they are frozen", "[model][groups]") {
   auto const moving = [](auto groups) {
     auto copy         = copy_with(Grouped{optim::Adam{}, groups});
-    auto const at     = copy.net.variables().size() - 3;                   // before the kernel and the bias of dense_1
+    auto const at     = copy.net.variables().size() - 3;  // before the kernel and the bias of dense_1
     auto const before = numbers(copy.net.variables()[at].value);
     REQUIRE(std::string_view{Net::plan.variables[at].name} == "batch_normalization/moving_variance");
     train(copy);
@@ -142,8 +135,8 @@ TEST_CASE("moving averages of a layer move unless they are frozen", "[model][gro
 }
 
 TEST_CASE("the gradient of a frozen variable does not count in the norm", "[model][groups]") {
-  auto const rule = optim::SGD{.learning_rate = 1, .global_clipnorm = 1e-3F};
-  auto copy       = copy_with<Plain>(Grouped{rule, {optim::frozen("dense/*")}});
+  auto const rule   = optim::SGD{.learning_rate = 1, .global_clipnorm = 1e-3F};
+  auto copy         = copy_with<Plain>(Grouped{rule, {optim::frozen("dense/*")}});
   auto const before = numbers(copy.net.variables().values);
   train(copy, 1);
   auto squares = 0.0;
@@ -172,7 +165,7 @@ TEST_CASE("groups work within LossScaled and around Averaged, and a callback's r
   copy.optimizer.now.rate = 0.5F;
   auto const first = numbers(copy.net.variables()[0].value), last = numbers(copy.net.variables()[2].value);
   train(copy);
-  CHECK(numbers(copy.net.variables()[0].value) == first);                  // a rate of 0
+  CHECK(numbers(copy.net.variables()[0].value) == first);  // a rate of 0
   CHECK(numbers(copy.net.variables()[2].value) != last);
   CHECK(copy.optimizer.rate() == 0.5F);
 }
@@ -193,18 +186,18 @@ TEST_CASE("under Reproducible the bits of groups and averages do not depend on t
 }
 
 TEST_CASE("LAMB takes one variable after another, in groups and in averages too", "[model][groups]") {
-  auto const rule = optim::Lamb{.learning_rate = 0.02F, .weight_decay = 0.1F};
-  auto plain    = copy_with(rule);
-  auto groups   = copy_with(Grouped{rule, {{.names = "*/bias"}, {.names = "dense_1*"}}});
-  auto averages = copy_with(Averaged{rule, 0.5F});
-  auto frozen   = copy_with(Grouped{rule, {optim::frozen("dense/kernel")}});
+  auto const rule   = optim::Lamb{.learning_rate = 0.02F, .weight_decay = 0.1F};
+  auto plain        = copy_with(rule);
+  auto groups       = copy_with(Grouped{rule, {{.names = "*/bias"}, {.names = "dense_1*"}}});
+  auto averages     = copy_with(Averaged{rule, 0.5F});
+  auto frozen       = copy_with(Grouped{rule, {optim::frozen("dense/kernel")}});
   auto const before = numbers(frozen.net.variables()[0].value);
   train(plain), train(groups), train(averages), train(frozen);
   CHECK(groups.hash() == plain.hash());
   CHECK(averages.hash() == plain.hash());
   CHECK(numbers(frozen.net.variables()[0].value) == before);
   CHECK(frozen.hash() != plain.hash());
-  auto one = copy_with(rule);                                              // each step of a kernel has the length of it
+  auto one = copy_with(rule);  // each step of a kernel has the length of it
   for (int step = 0; step < 3; ++step) {
     auto const old  = numbers(one.net.variables()[0].value);
     auto const size = [&](float of_old, float of_new) {
@@ -233,7 +226,7 @@ TEST_CASE("an option that is out of range is refused when a copy of a model is m
 
 TEST_CASE("moving averages are exact from their second step, and are put back", "[model][averages]") {
   auto const rule = Averaged{optim::SGD{.learning_rate = 0.5F}, 0.8F};
-  auto trainer = Trainer{nn::compile<Plain>(loss::SparseCrossEntropy{}, rule, metric::Accuracy{}),
+  auto trainer    = Trainer{nn::compile<Plain>(loss::SparseCrossEntropy{}, rule, metric::Accuracy{}),
                          MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 7};
   auto const data = tiny::batch<int>(12, 6, 1);
   auto average    = std::vector<double>{};
@@ -261,11 +254,11 @@ TEST_CASE("moving averages are exact from their second step, and are put back", 
 
 TEST_CASE("averages of copies that share their variables are put in and back once", "[model][averages]") {
   auto const rule = Averaged{optim::Adam{.learning_rate = 0.1F}, 0.5F};
-  auto trainer = Trainer{nn::compile<Plain>(loss::SparseCrossEntropy{}, rule),
-                         CentralStorageStrategy{Cpu::logical(2)}, DirectAllReduce{}, LocalTransport{}, 7};
+  auto trainer = Trainer{nn::compile<Plain>(loss::SparseCrossEntropy{}, rule), CentralStorageStrategy{Cpu::logical(2)},
+                         DirectAllReduce{}, LocalTransport{}, 7};
   auto const data = tiny::Batches<int>{tiny::batch<int>(24, 6, 1), {12, 12}};
   trainer.fit(data, {.show = Show::nothing});
-  auto const own  = trainer.hashes();
+  auto const own   = trainer.hashes();
   auto const apart = trainer.copies()[0].optimizer.slots();
   auto const body  = trainer.variables().body();
   auto const want  = body[0] + apart[2 * body.size()];
@@ -274,15 +267,16 @@ TEST_CASE("averages of copies that share their variables are put in and back onc
 }
 
 TEST_CASE("averages that another process keeps are refused", "[model][averages]") {
-  auto copy = copy_with<Plain>(Averaged{optim::SGD{}});
-  copy.optimizer.now.step = 5;                                             // as under parameter servers
+  auto copy               = copy_with<Plain>(Averaged{optim::SGD{}});
+  copy.optimizer.now.step = 5;  // as under parameter servers
   CHECK_THROWS_WITH(copy.optimizer.put_averages(copy.net.variables()),
                     Contains("which is not in this process after 5 steps"));
 }
 
 TEST_CASE("groups that do not fit are one sentence", "[model][groups]") {
-  CHECK_THAT(refusal([] { copy_with(Grouped{optim::Adam{}, {optim::frozen("conv2d*")}}); }),
-             Contains("no name of the 8 variables fits the pattern \"conv2d*\" of optim::Grouped; they are dense/kernel"));
+  CHECK_THAT(
+      refusal([] { copy_with(Grouped{optim::Adam{}, {optim::frozen("conv2d*")}}); }),
+      Contains("no name of the 8 variables fits the pattern \"conv2d*\" of optim::Grouped; they are dense/kernel"));
   CHECK_THAT(refusal([] { copy_with(Grouped{optim::Adam{}, {optim::frozen("*")}}); }),
              Contains("the groups of optim::Grouped freeze all 8 variables: nothing is left to train"));
   CHECK_THAT(refusal([] { Grouped{optim::Adam{}, {{.names = "*/bias", .weight_decay = 0}}}; }),
@@ -295,8 +289,9 @@ TEST_CASE("groups that do not fit are one sentence", "[model][groups]") {
 
 TEST_CASE("ranks compare groups and averages", "[model][groups]") {
   auto lines = std::vector<std::string>{};
-  optim::describe_optimizer(Grouped{Averaged{optim::SGD{}},
-                                    {optim::frozen("embedding*"), {.names = "*/bias", .learning_rate = 0.5F}}}, lines);
+  optim::describe_optimizer(
+      Grouped{Averaged{optim::SGD{}}, {optim::frozen("embedding*"), {.names = "*/bias", .learning_rate = 0.5F}}},
+      lines);
   CHECK(lines == std::vector<std::string>{
                      "optimizer Grouped<Averaged<SGD>>", "optimizer Grouped<Averaged<SGD>> learning_rate 0.01",
                      "optimizer Grouped<Averaged<SGD>> momentum 0", "optimizer Grouped<Averaged<SGD>> kind classic",

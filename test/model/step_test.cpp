@@ -24,14 +24,12 @@ decay::Row const& some_rows() {
 }
 
 /// A copy of a model of two numbers, whose step is what `f` does.
-template <class F>
-auto copy_of(F f) {
+template <class F> auto copy_of(F f) {
   return custom_model<decay::Row>({{"first"}, {"second"}}, f, optim::SGD{}).instantiate(Cpu::logical(1)[0], 1);
 }
 
-template <class F>
-std::string refusal(F f) {
-  auto copy = copy_of([&f](auto& step, decay::Row const&) { f(step); });
+template <class F> std::string refusal(F f) {
+  auto copy         = copy_of([&f](auto& step, decay::Row const&) { f(step); });
   auto const before = copy.hash();
   try {
     copy.value_and_gradient(some_rows(), 0, LooksAtEnd{});
@@ -45,14 +43,12 @@ std::string refusal(F f) {
 }  // namespace
 
 TEST_CASE("gradients that are written by hand are those of differences", "[model]") {
-  auto copy    = decay::fit_model().instantiate(Cpu::logical(1)[0], 1);
-  auto const v = copy.net.variables();
+  auto copy     = decay::fit_model().instantiate(Cpu::logical(1)[0], 1);
+  auto const v  = copy.net.variables();
   v[0].value[0] = 0.3F;
   copy.value_and_gradient(some_rows(), 0, LooksAtEnd{});
   auto const got     = std::vector<float>(copy.gradients().values.begin(), copy.gradients().values.end());
-  auto const loss_of = [&] {
-    return static_cast<double>(copy.value_and_gradient(some_rows(), 0, LooksAtEnd{}).value);
-  };
+  auto const loss_of = [&] { return static_cast<double>(copy.value_and_gradient(some_rows(), 0, LooksAtEnd{}).value); };
   for (std::size_t i = 0; i < v.size(); ++i)
     for (std::size_t k = 0; k < v[i].value.size(); ++k) {
       auto& at         = v[i].value[k];
@@ -71,11 +67,11 @@ TEST_CASE("gradients that are written by hand are those of differences", "[model
 
 TEST_CASE("what is complete from the front of the gradients leaves at once, the header first", "[model]") {
   auto ends = std::vector<std::size_t>{};
-  auto seen = std::vector<std::size_t>{};                                  // how many had left, after each report
+  auto seen = std::vector<std::size_t>{};  // how many had left, after each report
   auto copy = copy_of([&](auto& step, decay::Row const&) {
     auto const note = [&] { seen.push_back(ends.size()); };
     step.done(1);
-    note();                                                                // waits for the header
+    note();  // waits for the header
     step.loss(1);
     note();
     step.done(0);
@@ -87,7 +83,7 @@ TEST_CASE("what is complete from the front of the gradients leaves at once, the 
   CHECK(seen == std::vector<std::size_t>{0, 2, 3});
   ends.clear();
   CHECK(copy.value_and_gradient(decay::Row{}, 0, [&](std::size_t end) { ends.push_back(end); }).count == 0);
-  CHECK(ends.size() == 1);                                                 // an empty share does not ask the learner
+  CHECK(ends.size() == 1);  // an empty share does not ask the learner
 }
 
 TEST_CASE("a step of a custom model and its update allocate nothing", "[model]") {
@@ -106,9 +102,9 @@ TEST_CASE("a step of a custom model and its update allocate nothing", "[model]")
 
 TEST_CASE("a learner that contradicts itself is told so, and no variable is changed", "[model]") {
   CHECK(refusal([](auto& step) { step.loss(1); }).empty());
-  CHECK_THAT(refusal([](auto& step) { step.loss(1), step.done(1), step.done(1); }),
-             Contains("reports variable 1, second, as done twice in a step, after 1 of 2 variables") &&
-                 Contains("Try: "));
+  CHECK_THAT(
+      refusal([](auto& step) { step.loss(1), step.done(1), step.done(1); }),
+      Contains("reports variable 1, second, as done twice in a step, after 1 of 2 variables") && Contains("Try: "));
   CHECK_THAT(refusal([](auto& step) { step.loss(1), step.done(2); }),
              Contains("asks for done of variable 2, but the model has 2") && Contains("Try: "));
   CHECK_THAT(refusal([](auto& step) { step.gradient(7)[0] = 1; }),
@@ -126,11 +122,14 @@ TEST_CASE("a learner that contradicts itself is told so, and no variable is chan
 
 TEST_CASE("after a learner was refused on all replicas, training goes on", "[model]") {
   auto fails       = true;
-  auto const model = custom_model<decay::Row>(decay::variables(), [&fails](auto& step, decay::Row const& batch) {
-    auto const loss = decay::function(step, batch);
-    if (fails) step.done(3);
-    return loss;
-  }, optim::SGD{.learning_rate = 1e-3F});
+  auto const model = custom_model<decay::Row>(
+      decay::variables(),
+      [&fails](auto& step, decay::Row const& batch) {
+        auto const loss = decay::function(step, batch);
+        if (fails) step.done(3);
+        return loss;
+      },
+      optim::SGD{.learning_rate = 1e-3F});
   auto trainer      = Trainer{model, MirroredStrategy{Cpu::logical(3)}};
   auto const before = trainer.hashes();
   CHECK_THROWS_AS(trainer.fit(decay::data(), {.show = Show::nothing}), BadArgument);

@@ -36,8 +36,8 @@ void expect(bool holds, std::string const& what) {
 
 /// Runs body on every rank over fresh connections; rank 0 prints whether it returned on all.
 int verdict(std::string const& name, Body const& body, MpiTransport const& transport = {}) {
-  auto at          = std::move(transport.connect(MpiTransport::group(transport.communicator))[0]);
-  int failed       = 0;
+  auto at    = std::move(transport.connect(MpiTransport::group(transport.communicator))[0]);
+  int failed = 0;
   try {
     body(at);
   } catch (std::exception const& error) {
@@ -55,7 +55,7 @@ int verdict(std::string const& name, Body const& body, MpiTransport const& trans
 void exchange(MpiEndpoint& at, std::size_t n) {
   auto x    = values_of(at.rank(), n);
   auto sent = std::vector<MpiEndpoint::pending>{};
-  for (Rank peer = 0; peer < at.size(); ++peer) sent.push_back(at.send(peer, Tag{1}, out(x)));   // itself, too
+  for (Rank peer = 0; peer < at.size(); ++peer) sent.push_back(at.send(peer, Tag{1}, out(x)));  // itself, too
   for (Rank peer = 0; peer < at.size(); ++peer) {
     auto got = std::vector<float>(n);
     at.recv(peer, Tag{1}, in(got)).wait();
@@ -71,10 +71,10 @@ void exchange_all(MpiEndpoint& at) {
 void take_in_any_order(MpiEndpoint& at) {
   auto x = std::array{1.0F, 2.0F, 3.0F, 4.0F}, y = std::array{0.0F, 0.0F, 0.0F, 0.0F};
   auto const all = Span<float>{x}, got = Span<float>{y};
-  auto const far = Tag{0xFFFF'FFFF};                                       // higher than any that MPI has
+  auto const far = Tag{0xFFFF'FFFF};  // higher than any that MPI has
   auto moved     = std::move(at);
   if (moved.rank() == 0) {
-    moved.send(1, Tag{5}, out(all.subspan(0, 1)));                         // nobody waits for it
+    moved.send(1, Tag{5}, out(all.subspan(0, 1)));  // nobody waits for it
     moved.send(1, far, out(all.subspan(1, 1)));
     moved.send(1, Tag{5}, out(all.subspan(2, 1))).wait();
     moved.send(1, Tag{7}, out(all.subspan(3, 1))).wait();
@@ -95,15 +95,15 @@ void all_reduce(MpiEndpoint& at) {
     for (unsigned step = 0; step < 3; ++step) RingAllReduce{}.all_reduce(local, x, Op::sum, Tag{step});
     ReduceToOne{}.all_reduce(local, x, Op::sum, Tag{3});
   });
-  auto values  = values_of(at.rank(), 10'007);
-  auto const x = Span<float>{values};
+  auto values          = values_of(at.rank(), 10'007);
+  auto const x         = Span<float>{values};
   for (unsigned step = 0; step < 3; ++step) RingAllReduce{}.all_reduce(at, x, Op::sum, Tag{step});
   ReduceToOne{}.all_reduce(at, x, Op::sum, Tag{3});
   expect(same_bits(x, reference[0].x), "the sum has other bits than over threads");
 }
 
 void own_all_reduce(MpiEndpoint& at) {
-  auto const P = static_cast<float>(at.size());
+  auto const P      = static_cast<float>(at.size());
   auto const wanted = std::array{std::pair{Op::sum, P * (P + 1) / 2}, std::pair{Op::min, 1.0F}, std::pair{Op::max, P}};
   for (auto const& [op, value] : wanted) {
     auto x = std::vector<float>(1'001, static_cast<float>(at.rank() + 1));
@@ -117,8 +117,7 @@ Operation reduction(std::uint64_t count, Tag tag, std::uint32_t line = 1) {
 }
 
 /// What body throws; its time is below a second.
-template <class B>
-std::string error_of(B body) {
+template <class B> std::string error_of(B body) {
   auto const begin = std::chrono::steady_clock::now();
   auto text        = std::string{};
   try {
@@ -129,9 +128,7 @@ std::string error_of(B body) {
     expect(error.fault() == Fault::collective_mismatch || error.fault() == Fault::model_mismatch,
            "it is another disagreement");
     text = std::string{"disagreed; "} + error.what();
-  } catch (Error const& error) {
-    text = error.what();
-  }
+  } catch (Error const& error) { text = error.what(); }
   expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds{1}, "it took a second");
   return text;
 }
@@ -248,7 +245,7 @@ void stay_apart(MpiEndpoint& world) {
   exchange_all(at);
   own_all_reduce(at);
   MPI_Test(&asked, &arrived, MPI_STATUS_IGNORE);
-  MPI_Barrier(MPI_COMM_WORLD);                                             // none has sent a message of the program yet
+  MPI_Barrier(MPI_COMM_WORLD);  // none has sent a message of the program yet
   expect(!arrived, "a message of ours went to the program");
   auto const mine = 100 + at.rank();
   MPI_Send(&mine, 1, MPI_INT, (at.rank() + 1) % at.size(), 1, own);
@@ -259,7 +256,7 @@ void stay_apart(MpiEndpoint& world) {
   expect(handler == MPI_ERRORS_ARE_FATAL, "the program's error handler was replaced");
   MPI_Errhandler_free(&handler);
   MPI_Comm_free(&own);
-  exchange_all(at);                                                        // on duplicates
+  exchange_all(at);  // on duplicates
 }
 
 /// All ranks but the first train on a communicator of their own.
@@ -291,7 +288,7 @@ void compare_models(MpiEndpoint& at) {
   auto trainer    = trainer_with(0.1F);
   expect_says(error_of([&] { trainer.fit(data, {.epochs = odd ? 3 : 2, .show = Show::nothing}); }),
               "rank 1: fit epochs 3 vs 2 of rank 0");
-  trainer.fit(data, {.show = Show::nothing});                              // nothing was begun
+  trainer.fit(data, {.show = Show::nothing});  // nothing was begun
   if (odd) trainer.copies()[0].net.variables()[1].value[2] += 1e-6F;
   auto const again = FitOptions{.epochs = 2, .initial_epoch = 1, .show = Show::nothing};
   expect_says(error_of([&] { trainer.fit(data, again); }), "replicas have drifted apart: conv2d/bias ");
@@ -311,41 +308,54 @@ int main() {
   failed += verdict("a message that is too large is an error on all ranks", [](auto& at) {
     disagree(at, 20, 10, "rank 0 sent 80 bytes where rank 1 expected 40 bytes, tag 3");
   });
-  failed += verdict("a message of more pieces is an error on all ranks", [](auto& at) {
-    disagree(at, 90, 80, "rank 0 sent 360 bytes where rank 1 expected 320 bytes, tag 3");
-  }, {.piece = 64});
+  failed +=
+      verdict("a message of more pieces is an error on all ranks",
+              [](auto& at) { disagree(at, 90, 80, "rank 0 sent 360 bytes where rank 1 expected 320 bytes, tag 3"); },
+              {.piece = 64});
   failed += verdict("a large message that is too large is an error on all ranks", [](auto& at) {
     disagree(at, 100'000, 99'999, "rank 0 sent 400000 bytes where rank 1 expected 399996 bytes, tag 3");
   });
   failed += verdict("messages of operations that all ranks announce alike arrive", agree_on_operations);
   failed += verdict("another length at run time is a disagreement on all ranks", [](auto& at) {
-    reduce_differently(at, [](auto& me, auto x) {
-      RingAllReduce{}.all_reduce(me, x.first(me.rank() == 1 ? 500U : 1'000U), Op::sum, Tag{2});
-    }, "all_reduce (sum) of 500 float");
+    reduce_differently(
+        at,
+        [](auto& me, auto x) {
+          RingAllReduce{}.all_reduce(me, x.first(me.rank() == 1 ? 500U : 1'000U), Op::sum, Tag{2});
+        },
+        "all_reduce (sum) of 500 float");
   });
   failed += verdict("another element type of the same size is a disagreement on all ranks", [](auto& at) {
-    reduce_differently(at, [](auto& me, auto x) {
-      auto whole = std::vector<std::int32_t>(x.size());
-      if (me.rank() == 1) RingAllReduce{}.all_reduce(me, Span<std::int32_t>{whole}, Op::sum, Tag{2});
-      else RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{2});
-    }, "int32");
+    reduce_differently(
+        at,
+        [](auto& me, auto x) {
+          auto whole = std::vector<std::int32_t>(x.size());
+          if (me.rank() == 1) RingAllReduce{}.all_reduce(me, Span<std::int32_t>{whole}, Op::sum, Tag{2});
+          else RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{2});
+        },
+        "int32");
   });
   failed += verdict("two calls in another order are a disagreement on all ranks", [](auto& at) {
-    reduce_differently(at, [](auto& me, auto x) {
-      if (me.rank() == 1) RingAllReduce{}.all_reduce(me, x, Op::max, Tag{2});
-      RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{2});
-      if (me.rank() != 1) RingAllReduce{}.all_reduce(me, x, Op::max, Tag{2});
-    }, "all_reduce (max) of 20000 float");
+    reduce_differently(
+        at,
+        [](auto& me, auto x) {
+          if (me.rank() == 1) RingAllReduce{}.all_reduce(me, x, Op::max, Tag{2});
+          RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{2});
+          if (me.rank() != 1) RingAllReduce{}.all_reduce(me, x, Op::max, Tag{2});
+        },
+        "all_reduce (max) of 20000 float");
   });
   failed += verdict("calls with other tags, whose messages never meet, are a disagreement on all ranks", [](auto& at) {
-    reduce_differently(at, [](auto& me, auto x) {
-      RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{me.rank() == 1 ? 8U : 9U});
-    }, "tag 8");
+    reduce_differently(
+        at, [](auto& me, auto x) { RingAllReduce{}.all_reduce(me, x, Op::sum, Tag{me.rank() == 1 ? 8U : 9U}); },
+        "tag 8");
   });
   failed += verdict("a rank that leaves out a call is in a disagreement with all", [](auto& at) {
-    reduce_differently(at, [](auto& me, auto x) {
-      if (me.rank() != 1) RingAllReduce{}.all_reduce(me, x, Op::min, Tag{9});
-    }, "all_reduce (min) of 20000 float");
+    reduce_differently(
+        at,
+        [](auto& me, auto x) {
+          if (me.rank() != 1) RingAllReduce{}.all_reduce(me, x, Op::min, Tag{9});
+        },
+        "all_reduce (min) of 20000 float");
   });
   failed += verdict("MPI's own all-reduce begins when all ranks are in it, or not at all", begin_native_alone);
   failed += verdict("a rank that fails is named by all others within a second", fail_alone);

@@ -29,25 +29,22 @@ struct Rectified : Sequential<Input<5, 5, 2>, Conv2D<8, 2>, BatchNorm<>, ReLU, F
 
 auto const alone = [](std::size_t) {};
 
-template <class Net>
-auto copy_of() {
+template <class Net> auto copy_of() {
   return compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}).instantiate(Cpu{}, 3);
 }
-template <class Net>
-auto frozen_copy_of() {
+template <class Net> auto frozen_copy_of() {
   auto const rule = optim::Grouped{optim::SGD{.learning_rate = 0.1F}, {optim::frozen("*/moving_*")}};
   return compile<Net>(loss::MeanSquaredError{}, rule).instantiate(Cpu{}, 3);
 }
 
-template <class TestType>
-void check_differences(auto copy) {
+template <class TestType> void check_differences(auto copy) {
   auto const batch = tiny::batch<float>(7, TestType::input::size, TestType::output::size);
   auto const loss  = [&] { return copy.value_and_gradient(batch.view(), 0, alone, Together{}).value; };
-  for (auto const& v : TestType::plan.variables)                           // off their trivial first values
+  for (auto const& v : TestType::plan.variables)  // off their trivial first values
     if (v.spec.trained() && v.spec.rank == 1)
       for (std::size_t i = 0; i < v.size; ++i)
         copy.net.variables().values[v.offset + i] += Random{5, v.offset}.uniform(i, -0.4F, 0.4F);
-  if constexpr (std::is_same_v<TestType, Rectified>)                       // channels that are far from 0
+  if constexpr (std::is_same_v<TestType, Rectified>)  // channels that are far from 0
     for (std::size_t c = 0; c < 8; ++c) copy.net.variables()[3].value[c] = c % 2 == 0 ? 3.0F : -3.0F;
 
   loss();
@@ -115,7 +112,8 @@ std::vector<double> by_definition(std::vector<float> const& x, std::size_t chann
       variance += std::pow(static_cast<double>(x[r * channels + c]) - mean, 2) / static_cast<double>(rows);
     for (std::size_t r = 0; r < rows; ++r)
       y[r * channels + c] = (1 + static_cast<double>(c) / 8) * (static_cast<double>(x[r * channels + c]) - mean) /
-                                std::sqrt(variance + epsilon) + static_cast<double>(c) / 4;
+                                std::sqrt(variance + epsilon) +
+                            static_cast<double>(c) / 4;
   }
   return y;
 }
@@ -127,7 +125,7 @@ struct Alone {
   int channels;
   std::size_t size = static_cast<std::size_t>(rows * height * width * channels);
   onednn::Runtime runtime{};
-  onednn::desc plain = onednn::desc{{rows, channels, height, width}, onednn::f32, onednn::tag::nhwc};
+  onednn::desc plain   = onednn::desc{{rows, channels, height, width}, onednn::f32, onednn::tag::nhwc};
   std::vector<float> x = std::vector<float>(size), dy = std::vector<float>(size), y{}, dx{};
   std::vector<float> gamma{}, beta{}, mean{}, variance{}, d_gamma{}, d_beta{}, d_mean{}, d_variance{};
 
@@ -142,15 +140,25 @@ struct Alone {
   }
 
   void run(onednn::tag tag) {
-    auto const in  = onednn::desc{{rows, channels, height, width}, onednn::f32, tag};
-    auto kernel    = Kernels<Cpu>::BatchNorm{runtime, in, plain, channels, 1e-3F, Normalize::over_share};
-    auto const out = kernel.out();
-    auto memory    = Cpu::block{in.get_size() * 2 + out.get_size() * 2 + kernel.workspace() + 256};
-    auto cut       = onednn::Cutter{memory.data()};
+    auto const in   = onednn::desc{{rows, channels, height, width}, onednn::f32, tag};
+    auto kernel     = Kernels<Cpu>::BatchNorm{runtime, in, plain, channels, 1e-3F, Normalize::over_share};
+    auto const out  = kernel.out();
+    auto memory     = Cpu::block{in.get_size() * 2 + out.get_size() * 2 + kernel.workspace() + 256};
+    auto cut        = onednn::Cutter{memory.data()};
     auto const at_x = cut.take(in), at_dx = cut.take(in), at_y = cut.take(out), at_dy = cut.take(out);
-    kernel.bind({.x = at_x, .y = at_y, .dx = at_dx, .dy = at_dy, .kernel = gamma.data(), .bias = beta.data(),
-                 .d_kernel = d_gamma.data(), .d_bias = d_beta.data(), .mean = mean.data(), .variance = variance.data(),
-                 .d_mean = d_mean.data(), .d_variance = d_variance.data(), .workspace = cut.take_bytes(0)});
+    kernel.bind({.x          = at_x,
+                 .y          = at_y,
+                 .dx         = at_dx,
+                 .dy         = at_dy,
+                 .kernel     = gamma.data(),
+                 .bias       = beta.data(),
+                 .d_kernel   = d_gamma.data(),
+                 .d_bias     = d_beta.data(),
+                 .mean       = mean.data(),
+                 .variance   = variance.data(),
+                 .d_mean     = d_mean.data(),
+                 .d_variance = d_variance.data(),
+                 .workspace  = cut.take_bytes(0)});
     onednn::reorder(runtime, plain, x.data(), in, at_x)();
     kernel.forward(Pass{.training = true});
     onednn::reorder(runtime, plain, dy.data(), out, at_dy)();
@@ -209,9 +217,9 @@ TEST_CASE("batch normalization has Keras' variables; its moving ones are planned
   for (auto const& v : Deep::plan.variables)
     if (std::string_view{v.name}.starts_with("batch")) names.emplace_back(std::string_view{v.name});
   CHECK(names == std::vector<std::string>{
-      "batch_normalization/gamma", "batch_normalization/beta", "batch_normalization/moving_mean",
-      "batch_normalization/moving_variance", "batch_normalization_1/gamma", "batch_normalization_1/beta",
-      "batch_normalization_1/moving_mean", "batch_normalization_1/moving_variance"});
+                     "batch_normalization/gamma", "batch_normalization/beta", "batch_normalization/moving_mean",
+                     "batch_normalization/moving_variance", "batch_normalization_1/gamma", "batch_normalization_1/beta",
+                     "batch_normalization_1/moving_mean", "batch_normalization_1/moving_variance"});
   static_assert(RowNet::plan.parameters == 6 + 8);
   auto copy = copy_of<RowNet>();
   CHECK(copy.net.variables()[0].value[2] == 1);
@@ -240,7 +248,7 @@ TEMPLATE_TEST_CASE("an update moves statistics by Keras' rule, whatever the opti
       CHECK(static_cast<double>(copy.net.variables()[3].value[c]) == Approx(variance[c]).margin(1e-6));
     }
   }
-  for (auto const& v : RowNet::plan.variables)                               // the optimizer keeps nothing of them
+  for (auto const& v : RowNet::plan.variables)  // the optimizer keeps nothing of them
     if (!v.spec.trained())
       for (std::size_t i = 0; i < v.size; ++i) CHECK(copy.optimizer.slots()[v.offset - plan::header + i] == 0);
 }
@@ -260,11 +268,11 @@ TEST_CASE("in evaluation the moving statistics are used, and nothing moves", "[n
 }
 
 TEST_CASE("a step that is skipped for a NaN leaves the moving statistics alone", "[nn][batch_norm]") {
-  auto batch = tiny::batch<float>(6, 3, 2);
-  auto copy  = copy_of<RowNet>();
-  batch.x[4] = std::nanf("");
+  auto batch                   = tiny::batch<float>(6, 3, 2);
+  auto copy                    = copy_of<RowNet>();
+  batch.x[4]                   = std::nanf("");
   copy.optimizer.on_non_finite = NonFinite::skip;
-  auto const before = copy.hash();
+  auto const before            = copy.hash();
   copy.value_and_gradient(batch.view(), 0, alone, Together{});
   copy.optimizer.apply(copy.net.variables(), copy.gradients());
   CHECK(copy.optimizer.skipped == 1);

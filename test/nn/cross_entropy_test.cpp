@@ -50,9 +50,9 @@ Expected cross_entropy(std::size_t rows, std::size_t classes, std::vector<float>
     auto total         = 0.0;
     for (std::size_t c = 0; c < classes; ++c) total += std::exp(static_cast<double>(row[c]) - largest);
     for (std::size_t c = 0; c < classes; ++c) {
-      auto const target  = static_cast<double>(targets[r * classes + c]);
-      auto const log_of  = static_cast<double>(row[c]) - largest - std::log(total);
-      expected.loss     -= target * log_of;
+      auto const target = static_cast<double>(targets[r * classes + c]);
+      auto const log_of = static_cast<double>(row[c]) - largest - std::log(total);
+      expected.loss -= target * log_of;
       expected.gradient.push_back(std::exp(log_of) - target);
     }
   }
@@ -80,7 +80,7 @@ TEST_CASE("CrossEntropy of one-hot targets is SparseCrossEntropy of the labels",
   auto labels       = std::vector<int>(rows);
   auto one_hot      = std::vector<float>(rows * classes);
   for (std::size_t r = 0; r < rows; ++r) {
-    labels[r] = static_cast<int>(r * 3 % classes);
+    labels[r]                                                  = static_cast<int>(r * 3 % classes);
     one_hot[r * classes + static_cast<std::size_t>(labels[r])] = 1;
   }
   auto dense = std::vector<float>(logits.size()), sparse = dense;
@@ -92,12 +92,12 @@ TEST_CASE("CrossEntropy of one-hot targets is SparseCrossEntropy of the labels",
 
 TEST_CASE("a network learns by CrossEntropy what it learns by SparseCrossEntropy, on two replicas", "[nn][loss]") {
   constexpr std::size_t rows = 48;
-  auto const sparse = tiny::batch<int>(rows, 6, 1);                        // labels 0 and 1 in turn
-  auto dense        = tiny::OwnedBatch<float>{sparse.x, std::vector<float>(rows * 4), rows, 6, 4};
+  auto const sparse          = tiny::batch<int>(rows, 6, 1);  // labels 0 and 1 in turn
+  auto dense                 = tiny::OwnedBatch<float>{sparse.x, std::vector<float>(rows * 4), rows, 6, 4};
   for (std::size_t r = 0; r < rows; ++r) dense.y[r * 4 + static_cast<std::size_t>(sparse.y[r])] = 1;
   auto const learn = []<class Y>(tiny::OwnedBatch<Y> const& data, auto loss) {
-    auto trainer       = Trainer{nn::compile<Logits>(loss, optim::SGD{.learning_rate = 0.5F}),
-                                 MirroredStrategy{Cpu::logical(2)}};
+    auto trainer =
+        Trainer{nn::compile<Logits>(loss, optim::SGD{.learning_rate = 0.5F}), MirroredStrategy{Cpu::logical(2)}};
     auto const batches = tiny::Batches<Y>{data, {17, 16, 15}};
     auto const history = trainer.fit(batches, {.epochs = 4, .show = Show::nothing});
     CHECK(history.back().scores.loss() < history.front().scores.loss());

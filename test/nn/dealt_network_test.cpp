@@ -38,22 +38,21 @@ struct Users : Field<int, 3> {};
 struct Items : Field<int, 2> {};
 struct Score : Field<float, 6> {};
 
-template <int P>
-using Ranks = Axis<"data", P>;
+template <int P> using Ranks = Axis<"data", P>;
 
-template <int P>
-struct Part {
+template <int P> struct Part {
   nn::Experts<Ranks<P>, 4, 5, nn::Capacity<75>, nn::Uncounted> experts;
   constexpr auto operator()(auto x) const { return x + experts(x); }
 };
 
-template <int P>
-struct Net : nn::Graph<Users, Items> {
+template <int P> struct Net : nn::Graph<Users, Items> {
   nn::ShardedEmbeddingBag<Ranks<P>, 11, 6> users;
   nn::ShardedTables<Ranks<P>, 6, nn::TableRows<7>, nn::Bag::sum> items;
   nn::Experts<Ranks<P>, 4, 5, nn::Capacity<50>, nn::Top<1>> first;
   nn::Recompute<Part<P>> second;
-  constexpr auto operator()(auto user, auto item) const { return nn::outputs<Score>(second(first(users(user) + items(item)))); }
+  constexpr auto operator()(auto user, auto item) const {
+    return nn::outputs<Score>(second(first(users(user) + items(item))));
+  }
 };
 
 struct Data {
@@ -69,12 +68,12 @@ struct Data {
   Rows<Users, Items, Score> batch() const { return Rows<Users, Items, Score>{users, items, scores}; }
 };
 
-template <int P>
-auto model() { return nn::compile<Net<P>>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}); }
+template <int P> auto model() {
+  return nn::compile<Net<P>>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F});
+}
 
 /// The gradient of variable i of a copy, rows of tables as well; NaN: a row that is not there.
-template <class Copy>
-std::vector<float> gradient(Copy const& copy, PlanView const& plan, std::size_t i) {
+template <class Copy> std::vector<float> gradient(Copy const& copy, PlanView const& plan, std::size_t i) {
   auto const g = copy.gradients();
   if (!plan.variables[i].spec.by_rows) return {g[i].begin(), g[i].end()};
   auto all = std::vector<float>(plan.variables[i].size, std::nanf(""));
@@ -84,8 +83,7 @@ std::vector<float> gradient(Copy const& copy, PlanView const& plan, std::size_t 
   return all;
 }
 
-template <int P>
-void compare(std::size_t rows) {
+template <int P> void compare(std::size_t rows) {
   INFO(P << " ranks, " << rows << " rows");
   auto const data = Data{rows};
   auto const one  = model<1>();
@@ -106,8 +104,9 @@ void compare(std::size_t rows) {
     auto const plan = PlanView{mine.plan}, whole = PlanView{one.plan};
     for (std::size_t i = 0; i < plan.variables.size(); ++i) {
       auto const& spec = plan.variables[i].spec;
-      if (std::string_view{plan.variables[i].name} != std::string_view{whole.variables[i].name}) throw BadArgument{"another name", ""};
-      if (spec.split.parts == 1) continue;                                 // sums over rows, which a strategy adds up
+      if (std::string_view{plan.variables[i].name} != std::string_view{whole.variables[i].name})
+        throw BadArgument{"another name", ""};
+      if (spec.split.parts == 1) continue;  // sums over rows, which a strategy adds up
       if (!test::equal_bits(gradient(copy, plan, i), test::part_of(gradient(alone, whole, i), spec, group.rank)))
         throw BadArgument{"other gradients of " + std::string{std::string_view{plan.variables[i].name}}, ""};
     }
@@ -125,10 +124,11 @@ void compare(std::size_t rows) {
 
 }  // namespace
 
-TEST_CASE("tables and experts of a network have the bits of one device, also where ranks have no rows", "[nn][tables][experts]") {
+TEST_CASE("tables and experts of a network have the bits of one device, also where ranks have no rows",
+          "[nn][tables][experts]") {
   compare<2>(13);
   compare<4>(13);
-  compare<4>(2);                                                           // two ranks have no rows
+  compare<4>(2);  // two ranks have no rows
 }
 
 TEST_CASE("a step of tables and experts allocates nothing once it was seen", "[nn][tables][experts]") {

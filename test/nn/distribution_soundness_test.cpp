@@ -41,19 +41,22 @@ struct Value {
 struct Call {
   Layer const* layer = nullptr;
   Conversion way{};
-  std::size_t a = 0, b = 0;                                                // values
+  std::size_t a = 0, b = 0;  // values
 };
 
 struct Counted {
   std::size_t programs = 0;
-  std::string first_wrong{};                                               // empty: none
+  std::string first_wrong{};  // empty: none
 };
 
 /// Tries all programs over so many ranks.
 class Programs {
  public:
   Programs(Span<Rule const> table, Span<Conversion const> ways, int ranks)
-      : table_{table}, ways_{ways}, ranks_{ranks}, n_{ranks == 1 ? 2 : ranks == 2 ? 4 : ranks == 3 ? 6 : 4} {
+      : table_{table}, ways_{ways}, ranks_{ranks}, n_{ranks == 1   ? 2
+                                                      : ranks == 2 ? 4
+                                                      : ranks == 3 ? 6
+                                                                   : 4} {
     auto seed = 1U;
     for (auto const as : {invariant, replicated, varying, partial, sharded<0>, sharded<1>}) {
       auto whole = Matrices{};
@@ -86,7 +89,7 @@ class Programs {
         }
     return {};
   }
-  std::size_t refusals = 0;                                                // that too_strict() has tried
+  std::size_t refusals = 0;  // that too_strict() has tried
 
  private:
   Result result(Layer const& layer, std::size_t a, std::size_t b) const {
@@ -144,7 +147,7 @@ class Programs {
     for (int dim = 0; dim < (way.to == Like::sharded ? 2 : 1); ++dim) {
       auto const to = distribution::made(way.to, dim);
       if (way.change == Change::all_to_all && x.is.dim == dim) continue;
-      if (way.change == Change::as_shards && x.whole[0].size(dim) * ranks_ > 6) continue;       // room of a Matrix
+      if (way.change == Change::as_shards && x.whole[0].size(dim) * ranks_ > 6) continue;  // room of a Matrix
       auto const whole = whole_converted(x.is, to, x.whole, ranks_);
       if (!fits(to, whole, ranks_)) continue;
       go_on({nullptr, way, a, a}, {to, whole, converted(way.change, x.is, to, x.parts)}, depth);
@@ -171,7 +174,7 @@ class Programs {
     auto seed     = Matrices{};
     for (auto const& whole : y.whole)
       seed.push_back(drawn(whole.rows, whole.columns, static_cast<unsigned>(91 + seed.size())));
-    auto d          = std::vector<std::optional<std::pair<Matrices, Matrices>>>(values_.size());     // whole, parts
+    auto d          = std::vector<std::optional<std::pair<Matrices, Matrices>>>(values_.size());  // whole, parts
     d.back()        = std::pair{seed, dealt(dual(y.is), seed, ranks_, 55)};
     auto const give = [&](std::size_t to, Matrices whole, Matrices parts) {
       if (!d[to]) {
@@ -212,12 +215,12 @@ class Programs {
     auto const& layer = *call.layer;
     auto const& a     = values_[call.a];
     auto const& b     = values_[call.b];
-    auto of_parts     = std::pair<Matrices, Matrices>{}, of_whole = of_parts;
+    auto of_parts = std::pair<Matrices, Matrices>{}, of_whole = of_parts;
     for (std::size_t r = 0; r < a.parts.size(); ++r) {
       auto const [da, db] = layer.backward(a.parts[r], b.parts[r], dy.second[r]);
       of_parts.first.push_back(da), of_parts.second.push_back(db);
     }
-    auto const add = [](Matrices& to, std::size_t i, Matrix const& d) {    // one value that many read
+    auto const add = [](Matrices& to, std::size_t i, Matrix const& d) {  // one value that many read
       if (i < to.size()) to[i] = sum_of(to[i], d);
       else to.push_back(d);
     };
@@ -230,7 +233,7 @@ class Programs {
       auto whole = Matrices{}, parts = Matrices{};
       for (std::size_t i = 0; i < dy.first.size(); ++i) add(whole, 0, gradient_of_weights(a.whole[i], dy.first[i]));
       for (std::size_t r = 0; r < a.parts.size(); ++r) parts.push_back(gradient_of_weights(a.parts[r], dy.second[r]));
-      auto const is_sharded = a.is.kind == Distribution::Kind::sharded;     // then gradients are added up over ranks
+      auto const is_sharded = a.is.kind == Distribution::Kind::sharded;  // then gradients are added up over ranks
       if (!is(parts, is_sharded ? partial : invariant, whole)) return false;
     }
     give(call.a, of_whole.first, of_parts.first);
@@ -359,7 +362,8 @@ static_assert(of(sum, I) == I && of(sum, R) == R && of(sum, V) == V && of(sum, P
 static_assert(of(sum, X) == P);
 static_assert(of(nonlinear, I) == I && of(nonlinear, R) == R && of(nonlinear, V) == V && of(nonlinear, S) == S);
 static_assert(why(nonlinear, P) == Reason::not_linear && why(nonlinear, X) == Reason::needs_whole);
-static_assert(of(trained, I) == I && of(trained, S) == S && why(trained, R) == Reason::variables && why(trained, V) == Reason::variables);
+static_assert(of(trained, I) == I && of(trained, S) == S && why(trained, R) == Reason::variables &&
+              why(trained, V) == Reason::variables);
 static_assert(why(trained, P) == Reason::variables && why(trained, X) == Reason::variables);
 
 static_assert(of(add, I, I) == I && of(add, R, R) == R && of(add, V, V) == V && of(add, P, P) == P);
@@ -390,9 +394,7 @@ static_assert(of(contract, X, X) == P && why(contract, P, P) == Reason::product_
 static_assert(why(contract, S, S) == Reason::diagonal && why(contract, S, P) == Reason::part_of_whole);
 static_assert(why(contract, X, R) == Reason::shapes && why(contract, I, S) == Reason::invariant_with_other);
 
-constexpr auto back(Change change, Like from, Like to) {
-  return conversion_of(conversions, change, from, to).backward;
-}
+constexpr auto back(Change change, Like from, Like to) { return conversion_of(conversions, change, from, to).backward; }
 static_assert(back(Change::all_reduce, P, R) == Change::all_reduce);
 static_assert(back(Change::all_reduce, P, I) == Change::replicate);
 static_assert(back(Change::replicate, I, R) == Change::all_reduce && back(Change::all_reduce, V, I) == Change::vary);

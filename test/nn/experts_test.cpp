@@ -27,10 +27,9 @@ namespace {
 constexpr int experts = 4, width = 6, hidden = 5;
 constexpr std::size_t variables = 6, rows = 23;
 
-template <int P>
-using Ranks = Axis<"experts", P>;
-using Token = nn::Of<float, width>;
-using Pair  = nn::Of<float, 2, width>;
+template <int P> using Ranks = Axis<"experts", P>;
+using Token                  = nn::Of<float, width>;
+using Pair                   = nn::Of<float, 2, width>;
 
 using Tight = nn::Capacity<75>;
 
@@ -41,21 +40,20 @@ std::vector<float> numbers(std::size_t n, std::uint64_t stream, float scale = 1)
   return x;
 }
 
-template <class Values>
-std::vector<float> some(Values const& all, std::size_t of_all, Range part) {
+template <class Values> std::vector<float> some(Values const& all, std::size_t of_all, Range part) {
   auto const each = all.size() / of_all;
-  return {all.begin() + static_cast<std::ptrdiff_t>(part.begin * each), all.begin() + static_cast<std::ptrdiff_t>(part.end * each)};
+  return {all.begin() + static_cast<std::ptrdiff_t>(part.begin * each),
+          all.begin() + static_cast<std::ptrdiff_t>(part.end * each)};
 }
 
 /// One step of all experts on one device.
-template <class Layer, class In>
-struct OneDevice {
+template <class Layer, class In> struct OneDevice {
   test::OneCall<Layer, In> call;
   std::vector<float> x;
 
   explicit OneDevice(std::size_t n, float skew = 0) : x{numbers(n * In::size, 40)} {
     for (std::size_t i = 0; i < call.v.size(); ++i) call.v[i] = numbers(call.v[i].size(), i);
-    for (std::size_t t = 0; t < x.size(); t += width) x[t] += skew;        // a direction that one expert likes
+    for (std::size_t t = 0; t < x.size(); t += width) x[t] += skew;  // a direction that one expert likes
     call.read(n, x);
     call.forward();
     std::ranges::copy(numbers(call.dy[0].size(), 41), call.dy[0].begin());
@@ -63,11 +61,10 @@ struct OneDevice {
   }
 };
 
-template <template <int> class LayerOn, int P, class In>
-void compare(std::size_t n, bool deals_rows, float skew = 0) {
+template <template <int> class LayerOn, int P, class In> void compare(std::size_t n, bool deals_rows, float skew = 0) {
   INFO(P << " ranks, rows: " << n << ", deals rows: " << deals_rows);
   auto const one    = OneDevice<LayerOn<1>, In>{n, skew};
-  auto sums         = std::vector<std::vector<float>>(P);                  // of the router's gradient
+  auto sums         = std::vector<std::vector<float>>(P);  // of the router's gradient
   auto ranks        = test::AxisThreads{"experts", P, deals_rows};
   auto const errors = ranks.errors_of([&](AxisGroup const& group) {
     auto call       = test::OneCall<LayerOn<P>, In>{};
@@ -83,7 +80,8 @@ void compare(std::size_t n, bool deals_rows, float skew = 0) {
     for (std::size_t i = 1; i < 5; ++i)
       if (!test::equal_bits(call.dv[i], test::part_of(one.call.dv[i], call.specs[i], group.rank)))
         throw BadArgument{"other gradients of variable " + std::to_string(i), ""};
-    if (!deals_rows && !test::equal_bits(call.dv[0], one.call.dv[0])) throw BadArgument{"another gradient of the router", ""};
+    if (!deals_rows && !test::equal_bits(call.dv[0], one.call.dv[0]))
+      throw BadArgument{"another gradient of the router", ""};
     if constexpr (variables == decltype(call)::specs.size())
       for (std::size_t e = 0; e < experts; ++e)
         if (call.dv[5][e] * static_cast<float>(n) != one.call.dv[5][e] * static_cast<float>(mine.size()))
@@ -104,12 +102,11 @@ template <int P> using Wide     = nn::Experts<Ranks<P>, experts, hidden, nn::Cap
 template <int P> using Narrow   = nn::Experts<Ranks<P>, experts, hidden, Tight, nn::Balanced<10>>;
 template <int P> using Switched = nn::Experts<Ranks<P>, experts, hidden, nn::Top<1>, Tight, nn::Uncounted>;
 
-template <int P>
-void compare_all() {
+template <int P> void compare_all() {
   for (auto const deals : {true, false}) {
     compare<Wide, P, Token>(rows, deals);
     compare<Narrow, P, Pair>(rows, deals, 0.5F);
-    compare<Narrow, P, Token>(3, deals);                                   // rows for three ranks
+    compare<Narrow, P, Token>(3, deals);  // rows for three ranks
     compare<Switched, P, Token>(rows, deals, 0.5F);
     compare<Switched, P, Token>(1, deals);
   }
@@ -128,7 +125,7 @@ TEST_CASE("experts are two dense layers each, weighted by the router, until they
     auto const tokens = x.size() / width;
     auto const room   = (tokens * chosen * percent + 100 * experts - 1) / (100 * experts);
     auto y            = std::vector<double>(x.size());
-    auto taken        = std::array<std::size_t, experts>{}, dropped = taken;
+    auto taken = std::array<std::size_t, experts>{}, dropped = taken;
     for (std::size_t t = 0; t < tokens; ++t) {
       auto p = std::array<double, experts>{};
       for (std::size_t e = 0; e < experts; ++e)
@@ -149,12 +146,14 @@ TEST_CASE("experts are two dense layers each, weighted by the router, until they
         for (std::size_t k = 0; k < hidden; ++k) {
           h[k] = static_cast<double>(call.v[2][e * hidden + k]);
           for (std::size_t c = 0; c < width; ++c)
-            h[k] += static_cast<double>(x[t * width + c]) * static_cast<double>(call.v[1][(e * width + c) * hidden + k]);
+            h[k] +=
+                static_cast<double>(x[t * width + c]) * static_cast<double>(call.v[1][(e * width + c) * hidden + k]);
           h[k] = std::max(h[k], 0.0);
         }
         for (std::size_t c = 0; c < width; ++c) {
           auto o = static_cast<double>(call.v[4][e * width + c]);
-          for (std::size_t k = 0; k < hidden; ++k) o += h[k] * static_cast<double>(call.v[3][(e * hidden + k) * width + c]);
+          for (std::size_t k = 0; k < hidden; ++k)
+            o += h[k] * static_cast<double>(call.v[3][(e * hidden + k) * width + c]);
           y[t * width + c] += p[e] / total * o;
         }
       }
@@ -172,16 +171,16 @@ TEST_CASE("experts are two dense layers each, weighted by the router, until they
   auto const dropped = check(one, 75, 2);
   auto sum           = std::size_t{0};
   for (std::size_t e = 0; e < experts; ++e) {
-    CHECK(one.call.dv[5][e] == static_cast<float>(rows * dropped[e]));     // times rows: see VariableSpec::tracked
+    CHECK(one.call.dv[5][e] == static_cast<float>(rows * dropped[e]));  // times rows: see VariableSpec::tracked
     sum += dropped[e];
   }
-  CHECK(sum >= 2 * rows - experts * 9);                                    // each has room for 9 of 46 choices
+  CHECK(sum >= 2 * rows - experts * 9);  // each has room for 9 of 46 choices
 }
 
 TEST_CASE("gradients of experts and of their router are those of differences", "[nn][experts]") {
-  auto const n      = std::size_t{5};
-  auto one          = OneDevice<Wide<1>, Token>{n};
-  auto const loss   = [&] {
+  auto const n    = std::size_t{5};
+  auto one        = OneDevice<Wide<1>, Token>{n};
+  auto const loss = [&] {
     one.call.forward();
     auto sum = 0.0;
     for (std::size_t i = 0; i < one.call.y[0].size(); ++i)
@@ -191,12 +190,12 @@ TEST_CASE("gradients of experts and of their router are those of differences", "
   auto const dv    = one.call.dv;
   auto const dx    = one.call.dx;
   auto const slope = [&](float& value, float h) {
-    auto const keep = value;
-    value           = keep + h;
+    auto const keep  = value;
+    value            = keep + h;
     auto const above = loss(), up = static_cast<double>(value);
     value            = keep - h;
     auto const below = loss(), down = static_cast<double>(value);
-    value            = keep;
+    value = keep;
     return (above - below) / (up - down);
   };
   auto checked = 0;
@@ -216,7 +215,7 @@ TEST_CASE("gradients of experts and of their router are those of differences", "
       return std::pair{loss(), static_cast<double>(x[k])};
     };
     auto const error = [&](float h) {
-      auto const [above, up] = with(h);
+      auto const [above, up]   = with(h);
       auto const [below, down] = with(-h);
       return std::abs((above - below) / (up - down) - static_cast<double>(dx[0][k]));
     };
@@ -238,7 +237,7 @@ TEST_CASE("a step of experts sends counts, tokens, and what comes of them", "[nn
     auto const groups = std::array{group};
     call.forward(groups);
     call.backward();
-    auto const x = some(one.x, rows, mine);                                // choices of the other rank's experts
+    auto const x = some(one.x, rows, mine);  // choices of the other rank's experts
     for (std::size_t t = 0; t < mine.size(); ++t) {
       auto p = std::array<std::pair<double, int>, experts>{};
       for (std::size_t e = 0; e < experts; ++e) {
@@ -247,13 +246,13 @@ TEST_CASE("a step of experts sends counts, tokens, and what comes of them", "[nn
           p[e].first += static_cast<double>(x[t * width + c]) * static_cast<double>(one.call.v[0][c * experts + e]);
       }
       std::ranges::sort(p);
-      for (std::size_t j = 2; j < experts; ++j) sent_of[static_cast<std::size_t>(group.rank)] += p[j].second / 2 != group.rank;
+      for (std::size_t j = 2; j < experts; ++j)
+        sent_of[static_cast<std::size_t>(group.rank)] += p[j].second / 2 != group.rank;
     }
   });
   CHECK(errors == std::vector<std::string>(2));
   CHECK(sent_of[0] + sent_of[1] > 0);
-  CHECK(ranks.sent(0) + ranks.sent(1) ==
-        2 * 4 * (experts + 1) + 4 * (sent_of[0] + sent_of[1]) * width * sizeof(float));
+  CHECK(ranks.sent(0) + ranks.sent(1) == 2 * 4 * (experts + 1) + 4 * (sent_of[0] + sent_of[1]) * width * sizeof(float));
 }
 
 namespace {

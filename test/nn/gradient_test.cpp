@@ -20,7 +20,7 @@ struct PaddedPools
     : Sequential<Input<5, 5, 1>, Conv2D<2, 2, HeNormal>, AveragePool2D<2, Same, Stride<2>>, Flatten, Dense<3>> {};
 struct Smooth : Sequential<Input<4>, Dense<5>, GELU, Dense<5>, SiLU, Dense<5>, Softplus, Dense<3>> {};
 struct Kinked : Sequential<Input<4>, Dense<5>, ReLU, Dense<5, HeUniform>, LeakyReLU<>, Dense<3>> {};
-struct Chained : Sequential<Input<4>, Dense<5>, Tanh, Sigmoid, Tanh, Dense<3>> {};       // in-place after in-place
+struct Chained : Sequential<Input<4>, Dense<5>, Tanh, Sigmoid, Tanh, Dense<3>> {};  // in-place after in-place
 struct Dropped : Sequential<Input<4>, Dense<16>, Tanh, Dropout<40>, Dense<3>> {};
 struct Distribution : Sequential<Input<4>, Dense<3>, Softmax, Dense<3>> {};
 
@@ -54,7 +54,7 @@ TEST_CASE("gradients become final from the front of the buffer to its end", "[nn
   CHECK(std::is_sorted(ends.begin(), ends.end()));
   CHECK(ends.front() == plan::header);
   CHECK(ends.back() == Convolutions::plan.elements);
-  CHECK(ends.size() == 5);                                          // header, dense, two convolutions, trailer
+  CHECK(ends.size() == 5);  // header, dense, two convolutions, trailer
 }
 
 TEST_CASE("dropout drops the same rows whatever the share they are in", "[nn]") {
@@ -73,19 +73,19 @@ TEST_CASE("dropout drops the same rows whatever the share they are in", "[nn]") 
 }
 
 TEST_CASE("dropout keeps the mean in training and does nothing otherwise", "[nn]") {
-  auto x           = std::vector<float>(100'000, 1.0F);
-  auto const pass  = Pass{.training = true, .now = {.seed = 5}};
+  auto x          = std::vector<float>(100'000, 1.0F);
+  auto const pass = Pass{.training = true, .now = {.seed = 5}};
   Kernels<Cpu>::dropout(1000, 100, x.data(), 0.4F, pass, 1);
   double sum = 0, zeros = 0;
   for (float const v : x) sum += v, zeros += v == 0.0F ? 1 : 0;
-  CHECK(zeros / 100'000 == Approx(0.4).margin(0.008));                     // five standard errors
+  CHECK(zeros / 100'000 == Approx(0.4).margin(0.008));  // five standard errors
   CHECK(sum / 100'000 == Approx(1.0).margin(0.014));
 
-  auto const batch = tiny::batch<float>(6, 4, 3);
-  auto copy        = compile<Dropped>(loss::MeanSquaredError{}, optim::SGD{}).instantiate(Cpu{}, 3);
-  auto const first = std::vector<float>(copy.predict(batch.view()).begin(), copy.predict(batch.view()).end());
+  auto const batch        = tiny::batch<float>(6, 4, 3);
+  auto copy               = compile<Dropped>(loss::MeanSquaredError{}, optim::SGD{}).instantiate(Cpu{}, 3);
+  auto const first        = std::vector<float>(copy.predict(batch.view()).begin(), copy.predict(batch.view()).end());
   copy.optimizer.now.step = 9;
-  auto const again = copy.predict(batch.view());
+  auto const again        = copy.predict(batch.view());
   CHECK(std::equal(first.begin(), first.end(), again.begin()));
 }
 
@@ -95,11 +95,11 @@ TEST_CASE("an empty share gives no loss and zero gradients", "[nn]") {
   copy.value_and_gradient(batch.view(), 0, [](std::size_t) {});
   auto const nothing = copy.value_and_gradient(batch.view(0, 0), 0, [](std::size_t) {});
   CHECK(nothing.count == 0);
-  auto const values = copy.gradients().values;
+  auto const values  = copy.gradients().values;
   auto const trailer = StepTrailer{values};
   for (float const g : values.first(values.size() - plan::trailer)) CHECK(g == 0.0F);
   for (float const n : {trailer.faults(), trailer.rank(), trailer.variable(), trailer.summed()}) CHECK(n == 0.0F);
-  CHECK(trailer.digest()[0] == 1);                                         // but its variables are compared
+  CHECK(trailer.digest()[0] == 1);  // but its variables are compared
 }
 
 TEST_CASE("a batch that does not fit the network is refused with both numbers", "[nn]") {

@@ -59,8 +59,9 @@ struct WrongScale : nn::Layer<WrongScale> {
 /// Two outputs: the halves of a vector.
 struct Halves : nn::Layer<Halves> {
   static constexpr std::string_view name = "halves";
-  template <int N>
-  static constexpr auto output(Of<float, N>) { return nn::Several<Of<float, N / 2>, Of<float, N - N / 2>>{}; }
+  template <int N> static constexpr auto output(Of<float, N>) {
+    return nn::Several<Of<float, N / 2>, Of<float, N - N / 2>>{};
+  }
   static void forward(auto& at) {
     each(at, std::get<0>(at.out), std::get<1>(at.out), at.x(), [](auto& y, auto x) { y = x; });
   }
@@ -132,8 +133,8 @@ struct Words : nn::Graph<Tokens> {
   constexpr auto operator()(auto ids) const { return nn::outputs<A>(table(ids)); }
 };
 
-struct Listed : nn::Sequential<nn::Input<12>, nn::Dense<16>, nn::ReLU, nn::Residual<nn::Dense<16>, nn::Tanh>,
-                               nn::Dense<3>> {};
+struct Listed
+    : nn::Sequential<nn::Input<12>, nn::Dense<16>, nn::ReLU, nn::Residual<nn::Dense<16>, nn::Tanh>, nn::Dense<3>> {};
 struct Traced : nn::Graph<Row> {
   nn::Block<nn::Dense<16>, nn::ReLU, nn::Residual<nn::Dense<16>, nn::Tanh>, nn::Dense<3>> layers;
   constexpr auto operator()(auto x) const { return nn::outputs<A>(layers(x)); }
@@ -209,7 +210,7 @@ TEST_CASE("a Graph computes the bits of the Sequential of its layers", "[nn][gra
   auto executor  = nn::GraphExecutor<Traced, Cpu>{5, copy.net.variables().values, gradients};
   executor.read(0, batch.view().x.data());
   executor.forward({.training = true});
-  auto const y = Span<float const>{executor.output(0), 15};
+  auto const y      = Span<float const>{executor.output(0), 15};
   auto const wanted = copy.predict(batch.view());
   CHECK(std::equal(y.begin(), y.end(), wanted.begin(), wanted.end()));
 
@@ -223,12 +224,12 @@ TEST_CASE("a Graph computes the bits of the Sequential of its layers", "[nn][gra
 }
 
 TEST_CASE("a layer that is called twice adds up the gradients of both calls", "[nn][graph]") {
-  auto const x        = std::vector<float>(12, 0.5F);
+  auto const x         = std::vector<float>(12, 0.5F);
   auto const variables = std::vector<float>(nn::plan_of<Once>.elements, 0.25F);
   auto const gradients = [&]<class Net>(Net) {
-    auto own       = variables;
-    auto d         = std::vector<float>(own.size());
-    auto executor  = nn::GraphExecutor<Net, Cpu>{2, own, d};
+    auto own      = variables;
+    auto d        = std::vector<float>(own.size());
+    auto executor = nn::GraphExecutor<Net, Cpu>{2, own, d};
     executor.read(0, x.data());
     executor.forward({.training = true});
     std::fill_n(executor.d_output(0), 12, 1.0F);

@@ -21,8 +21,7 @@ struct Small : Field<float, 8> {};
 struct Y : Field<int, 1> {};
 
 /// A Graph around the layers of a Sequential.
-template <class In, class... L>
-struct Around : nn::Graph<In> {
+template <class In, class... L> struct Around : nn::Graph<In> {
   nn::Block<L...> layers;
   constexpr auto operator()(auto x) const { return nn::outputs<Y>(layers(x)); }
 };
@@ -62,8 +61,7 @@ struct LongNext : Field<int, 128> {};
 using Gpt2Small = Gpt2<Long, LongNext, 12, 768, 12, 50257, 1024>;
 using Deep      = Gpt2<Long, LongNext, 96, 768, 12, 50257, 1024>;
 
-template <class Net>
-using Low = nn::graph::Lowered<Net, Cpu>;
+template <class Net> using Low = nn::graph::Lowered<Net, Cpu>;
 
 std::string name_of(auto const& plan, std::size_t i) { return std::string{std::string_view{plan.variables[i].name}}; }
 

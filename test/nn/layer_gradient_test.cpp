@@ -28,8 +28,7 @@ struct Computed {
 };
 
 /// Computes rows [first, first + rows) of `x`.
-template <class Net>
-Computed of_rows(std::vector<std::vector<float>> const& x, std::size_t first, int rows) {
+template <class Net> Computed of_rows(std::vector<std::vector<float>> const& x, std::size_t first, int rows) {
   constexpr auto& plan = nn::plan_of<Net>;
   auto variables = std::vector<float>(plan.elements), gradients = variables;
   for (std::size_t i = 0; i < variables.size(); ++i) variables[i] = Random{Seed{3}, 0}.uniform(i, -0.5F, 0.5F);
@@ -62,8 +61,7 @@ float apart_from(std::vector<float> const& both, std::vector<float> a, std::vect
 /// Gradients, and whether one row beside four has the numbers of five rows, and the sums of gradients agree.
 ///
 /// within    the largest difference of a number; 0: the same bits
-template <class L, class... O>
-void check(float within = 0) {
+template <class L, class... O> void check(float within = 0) {
   using Net = nn::detail::Alone<L, std::index_sequence_for<O...>, O...>;
   INFO(type_name<L>());
   CHECK(nn::gradient_error<L, O...>() < rounding);
@@ -88,14 +86,15 @@ struct Y : Field<float, 3> {};
 struct Blocks : nn::Graph<nn::Differentiable<X>> {
   nn::Block<nn::Conv1D<4, 3, nn::Causal>, nn::RMSNorm<>, nn::Bidirectional<nn::GRU<3, nn::Sequences>>,
             nn::MultiHeadAttention<2, 2>, nn::PReLU<nn::PerChannel>, nn::TimeDistributed<nn::Dense<3>>,
-            nn::GlobalAveragePool1D> layers;
+            nn::GlobalAveragePool1D>
+      layers;
   constexpr auto operator()(auto x) const { return nn::outputs<Y>(layers(x)); }
 };
 
 }  // namespace
 
 TEST_CASE("gradients of recurrent layers agree with differences, row by row", "[nn][graph]") {
-  constexpr auto rounding_of_products = 1e-6F;                             // oneDNN takes other sums for one row
+  constexpr auto rounding_of_products = 1e-6F;  // oneDNN takes other sums for one row
   check<nn::LSTM<3, nn::Reverse, nn::Sequences>, Sequence>(rounding_of_products);
   check<nn::LSTM<16>, Sequence>(rounding_of_products);
   check<nn::GRU<3>, Sequence>(rounding_of_products);
@@ -144,8 +143,8 @@ TEST_CASE("gradients of layers that work on elements agree with differences, row
 }
 
 TEST_CASE("Gaussian noise has its deviation, changes with the step, and is absent outside training", "[nn][graph]") {
-  using Net      = nn::detail::Alone<nn::GaussianNoise<50>, std::index_sequence<0>, Of<float, 1000>>;
-  auto none      = std::vector<float>(nn::plan_of<Net>.elements), no_gradients = none;
+  using Net = nn::detail::Alone<nn::GaussianNoise<50>, std::index_sequence<0>, Of<float, 1000>>;
+  auto none = std::vector<float>(nn::plan_of<Net>.elements), no_gradients = none;
   auto executor  = nn::GraphExecutor<Net, Cpu>{2, none, no_gradients};
   auto const x   = std::vector<float>(2000, 1.0F);
   auto const run = [&](bool training, std::uint64_t step) {

@@ -35,11 +35,10 @@ std::vector<float> distributions(std::size_t rows, std::size_t classes, Seed see
 }
 
 /// What compute() puts into the gradient, against central differences of what it returns.
-template <class Loss>
-void check_differences(Loss const& loss, std::vector<typename Loss::target> const& targets) {
+template <class Loss> void check_differences(Loss const& loss, std::vector<typename Loss::target> const& targets) {
   constexpr auto rows = std::size_t{6}, classes = std::size_t{3};
-  auto p              = distributions(rows, classes, 5);
-  auto gradient       = std::vector<float>(p.size(), 7.0F), unused = gradient;           // all of it must be written
+  auto p        = distributions(rows, classes, 5);
+  auto gradient = std::vector<float>(p.size(), 7.0F), unused = gradient;  // all of it must be written
   loss.template compute<Cpu>(rows, classes, p.data(), targets.data(), gradient.data());
   for (std::size_t i = 0; i < p.size(); ++i) {
     constexpr auto h = 1e-3F;
@@ -56,8 +55,7 @@ void check_differences(Loss const& loss, std::vector<typename Loss::target> cons
 }
 
 /// Values of all variables after some updates, and the losses on the way.
-template <class Net, class Loss>
-std::vector<float> learned(Loss loss) {
+template <class Net, class Loss> std::vector<float> learned(Loss loss) {
   auto batch = tiny::batch<typename Loss::target>(12, 4, Loss::targets(3));
   if constexpr (std::is_same_v<typename Loss::target, float>) batch.y = distributions(12, 3, 9);
   auto copy = nn::compile<Net>(loss, optim::SGD{.learning_rate = 0.5F}).instantiate(Cpu{}, 3);
@@ -73,7 +71,7 @@ std::vector<float> learned(Loss loss) {
 
 void check_near(std::vector<float> const& a, std::vector<float> const& b) {
   REQUIRE(a.size() == b.size());
-  CHECK(a[19] < 0.97F * a[0]);                                             // it learns
+  CHECK(a[19] < 0.97F * a[0]);  // it learns
   for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-4).margin(1e-5));
 }
 
@@ -94,8 +92,8 @@ TEST_CASE("softmax and a loss on probabilities learn what a loss on logits learn
 }
 
 TEST_CASE("a probability of 0 has a finite loss and a finite gradient", "[nn][loss]") {
-  auto const p = std::array<float, 2>{0, 1};
-  auto d       = std::array<float, 2>{};
+  auto const p     = std::array<float, 2>{0, 1};
+  auto d           = std::array<float, 2>{};
   auto const wrong = 0, right = 1;
   CHECK(loss::SparseCrossEntropyOfProbabilities{}.compute<Cpu>(1, 2, p.data(), &wrong, d.data()) ==
         Approx(-std::log(1e-7)));
@@ -111,7 +109,7 @@ TEST_CASE("a probability of 0 has a finite loss and a finite gradient", "[nn][lo
 TEST_CASE("a loss on probabilities refuses a label out of range", "[nn][loss]") {
   auto batch = tiny::batch<int>(4, 4, 1);
   batch.y    = {0, 1, -1, 2};
-  auto copy  = nn::compile<Probabilities>(loss::SparseCrossEntropyOfProbabilities{}, optim::SGD{}).instantiate(Cpu{}, 3);
+  auto copy = nn::compile<Probabilities>(loss::SparseCrossEntropyOfProbabilities{}, optim::SGD{}).instantiate(Cpu{}, 3);
   CHECK_THROWS_WITH(copy.value_and_gradient(batch.view(), 0, [](std::size_t) {}),
                     Catch::Contains("row 2 of the batch has label -1, but the network has outputs for 0 to 2"));
 }

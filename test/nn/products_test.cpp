@@ -39,14 +39,12 @@ struct GraphsInHalves : Graphs {
   static constexpr auto products = Products::bf16;
 };
 
-template <class Net>
-auto learner() {
+template <class Net> auto learner() {
   return compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.05F}).instantiate(Cpu{}, 3);
 }
 
 /// The largest difference of two gradients, as a part of the largest gradient.
-template <class Plan>
-double difference(Plan const& plan, Gradients const& a, Gradients const& b) {
+template <class Plan> double difference(Plan const& plan, Gradients const& a, Gradients const& b) {
   auto worst = 0.0F, largest = 0.0F;
   for (auto i = plan.body().begin; i < plan.body().end; ++i) {
     worst   = std::max(worst, std::abs(a.values[i] - b.values[i]));
@@ -70,8 +68,8 @@ TEMPLATE_TEST_CASE("factors in bf16 leave two digits of every gradient", "[nn][p
   auto exact       = learner<TestType>();
   auto rounded     = learner<WithProducts<TestType, Products::bf16>>();
   auto same        = learner<WithProducts<TestType, Products::f32>>();
-  auto const ready  = [](std::size_t) {};
-  auto const loss   = exact.value_and_gradient(batch.view(), 0, ready).value;
+  auto const ready = [](std::size_t) {};
+  auto const loss  = exact.value_and_gradient(batch.view(), 0, ready).value;
   CHECK(rounded.value_and_gradient(batch.view(), 0, ready).value == Approx(loss).epsilon(2e-2));
   CHECK(same.value_and_gradient(batch.view(), 0, ready).value == loss);
   CHECK(difference(TestType::plan, exact.gradients(), same.gradients()) == 0);
@@ -107,10 +105,10 @@ TEMPLATE_TEST_CASE("a CPU keeps float under every Precision, and rounds the prod
 }
 
 TEST_CASE("products of a network of calls are rounded by the same word", "[nn][products][graph]") {
-  auto const rows  = tiny::batch<float>(33, 12 * 12 * 3, 10);
-  auto const view  = rows.view();
-  auto const batch = Rows<Image, Answer>{view.x, view.y};
-  auto loss        = std::vector<float>{};
+  auto const rows     = tiny::batch<float>(33, 12 * 12 * 3, 10);
+  auto const view     = rows.view();
+  auto const batch    = Rows<Image, Answer>{view.x, view.y};
+  auto loss           = std::vector<float>{};
   auto const gradient = [&](auto model) {
     auto copy = model.instantiate(Cpu{}, 3);
     loss.push_back(copy.value_and_gradient(batch, 0, LooksAtEnd{}).value);

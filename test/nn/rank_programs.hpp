@@ -66,7 +66,7 @@ inline Matrix joined(std::vector<Matrix> const& a, int dim) {
   });
 }
 
-using Matrices = std::vector<Matrix>;                                      // of each rank; or the values of one device
+using Matrices = std::vector<Matrix>;  // of each rank; or the values of one device
 
 /// True if what ranks have is that value of one device: one matrix, or of V one for each rank.
 inline bool is(Matrices const& parts, Distribution as, Matrices const& whole) {
@@ -89,8 +89,7 @@ inline bool is(Matrices const& parts, Distribution as, Matrices const& whole) {
 /// True if a value of one device can have that distribution.
 inline bool fits(Distribution as, Matrices const& whole, int ranks) {
   if (as == varying) return whole.size() == static_cast<std::size_t>(ranks);
-  return whole.size() == 1 &&
-         (as.kind != Distribution::Kind::sharded || whole[0].size(as.dim) % ranks == 0);
+  return whole.size() == 1 && (as.kind != Distribution::Kind::sharded || whole[0].size(as.dim) % ranks == 0);
 }
 
 /// What ranks have of a value of one device.
@@ -114,7 +113,7 @@ inline Matrices dealt(Distribution as, Matrices const& whole, int ranks, unsigne
 struct Layer {
   std::string name;
   Operation operation;
-  int over;                                                                // last dimensions that it works over
+  int over;  // last dimensions that it works over
   Matrix (*forward)(Matrix const& a, Matrix const& b);
   std::pair<Matrix, Matrix> (*backward)(Matrix const& a, Matrix const& b, Matrix const& dy);
   bool (*takes)(Matrix const& a, Matrix const& b) = [](Matrix const& a, Matrix const& b) { return a.has_shape_of(b); };
@@ -260,13 +259,16 @@ inline Matrices converted(Change change, Distribution from, Distribution to, Mat
       case Change::all_to_all: y.push_back(part_of(joined(parts, from.dim), to.dim, r, ranks)); break;
       case Change::scatter: y.push_back(part_of(mine, to.dim, r, ranks)); break;
       case Change::pad: {
-        auto all = Matrices(parts.size(), zeros(mine.rows, mine.columns));
+        auto all                         = Matrices(parts.size(), zeros(mine.rows, mine.columns));
         all[static_cast<std::size_t>(r)] = mine;
         y.push_back(joined(all, from.dim));
         break;
       }
       case Change::on_one_rank: y.push_back(r == 0 ? mine : zeros(mine.rows, mine.columns)); break;
-      case Change::replicate: case Change::count_once: case Change::vary: case Change::as_parts:
+      case Change::replicate:
+      case Change::count_once:
+      case Change::vary:
+      case Change::as_parts:
       case Change::as_shards: y.push_back(mine); break;
     }
   }

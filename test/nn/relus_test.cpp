@@ -26,10 +26,10 @@ template <class F>
 struct Normed : Sequential<Input<6, 6, 2>, Conv2D<19, 3>, BatchNorm<>, F, Conv2D<16, 2>, SyncBatchNorm<>, F, Flatten,
                            Dense<9>, BatchNorm<>, F, Dense<3>> {};
 template <class F>
-struct Summed : Sequential<Input<6, 6, 3>, Conv2D<16, 3>, Residual<Conv2D<16, 3, Same>, BatchNorm<>, F,
-                                                                   Conv2D<16, 3, Same>, BatchNorm<>>, F,
+struct Summed : Sequential<Input<6, 6, 3>, Conv2D<16, 3>,
+                           Residual<Conv2D<16, 3, Same>, BatchNorm<>, F, Conv2D<16, 3, Same>, BatchNorm<>>, F,
                            Residual<Conv2D<16, 3, Same>, Shortcut<Conv2D<16, 1>>>, F, Flatten, Dense<3>> {};
-template <class F>                                                         // others write between a kernel and its ReLU
+template <class F>  // others write between a kernel and its ReLU
 struct Noisy : Sequential<Input<6, 6, 3>, Conv2D<16, 3>, BatchNorm<>, GaussianNoise<70>, F, Flatten, Dense<17>,
                           BatchNorm<>, Dropout<40>, F, Dense<3>> {};
 
@@ -41,12 +41,11 @@ struct Learned {
 };
 
 /// What a network has after three steps, and evaluates then.
-template <class Net>
-Learned learned() {
+template <class Net> Learned learned() {
   auto const batch = tiny::batch<float>(5, Net::input::size, 3);
   auto const model = compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F});
   auto copy        = model.instantiate(Cpu::logical(1)[0], 3);
-  auto made = Learned{};
+  auto made        = Learned{};
   for (int step = 0; step < 3; ++step) {
     made.loss = copy.value_and_gradient(batch.view(), 0, [](std::size_t) {}, Together{}).value;
     made.gradients.assign(copy.gradients().values.begin(), copy.gradients().values.end());
@@ -77,9 +76,9 @@ TEST_CASE("a NaN goes through a ReLU that a normalization applies", "[nn][batch_
 }
 
 TEST_CASE("one kernel takes a ReLU, and none once another one writes there", "[nn]") {
-  auto relus = onednn::Relus{};
-  auto y     = std::vector<float>(3);
-  using Taken = onednn::Relus::Taken;
+  auto relus       = onednn::Relus{};
+  auto y           = std::vector<float>(3);
+  using Taken      = onednn::Relus::Taken;
   auto const first = relus.ask(y.data()), second = relus.ask(&y[1]);
   CHECK(relus.asked() == 2);
   CHECK_FALSE(relus.take(&y[2], Taken::both));
@@ -89,7 +88,7 @@ TEST_CASE("one kernel takes a ReLU, and none once another one writes there", "[n
   relus.withdraw(&y[1], 2);
   CHECK_FALSE(relus.take(&y[1], Taken::forward));
   CHECK(relus.taken(second) == Taken::nothing);
-  auto const third = relus.ask(&y[1]);                                     // behind the one that was withdrawn
+  auto const third = relus.ask(&y[1]);  // behind the one that was withdrawn
   relus.withdraw(&y[1], third);
   CHECK(relus.take(&y[1], Taken::forward));
 }

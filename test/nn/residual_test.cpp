@@ -19,16 +19,15 @@ namespace {
 
 struct BranchedRows : Sequential<Input<4>, Dense<5>, Residual<Dense<6>, Tanh, Dense<5>>, Tanh, Dense<3>> {};
 struct BranchedFirst : Sequential<Input<4>, Residual<Dense<4>, Sigmoid>, Dense<3>> {};
-struct BranchedNested : Sequential<Input<4>, Dense<5>,
-                                   Residual<Dense<5>, Residual<Tanh, Dense<5>, Tanh>, Dense<5>>, Dense<3>> {};
+struct BranchedNested
+    : Sequential<Input<4>, Dense<5>, Residual<Dense<5>, Residual<Tanh, Dense<5>, Tanh>, Dense<5>>, Dense<3>> {};
 struct BranchedBare : Sequential<Input<4>, Dense<5>, Residual<Residual<Tanh>>, Residual<Dropout<30>>, Dense<3>> {};
 struct BranchedWider : Sequential<Input<4>, Residual<Dense<5>, Tanh, Shortcut<Dense<5>>>,
                                   Residual<Tanh, Dense<3>, Shortcut<Sigmoid, Dense<3>, Tanh>>> {};
-struct BranchedImages
-    : Sequential<Input<6, 6, 2>, Conv2D<3, 3, Same>, Residual<Tanh, Conv2D<3, 3, Pad<1>, NoBias>>,
-                 Residual<Conv2D<4, 1, NoBias>, Tanh, Conv2D<5, 3, Stride<2>, Pad<1>>,
-                          Shortcut<AveragePool2D<2>, Conv2D<5, 1, NoBias>>>,
-                 Flatten, Dense<3>> {};
+struct BranchedImages : Sequential<Input<6, 6, 2>, Conv2D<3, 3, Same>, Residual<Tanh, Conv2D<3, 3, Pad<1>, NoBias>>,
+                                   Residual<Conv2D<4, 1, NoBias>, Tanh, Conv2D<5, 3, Stride<2>, Pad<1>>,
+                                            Shortcut<AveragePool2D<2>, Conv2D<5, 1, NoBias>>>,
+                                   Flatten, Dense<3>> {};
 struct BranchedNormed : Sequential<Input<5, 5, 1>, Block<Conv2D<4, 3, NoBias>, BatchNorm<>, Tanh>,
                                    Repeat<2, Residual<Conv2D<4, 3, Pad<1>, NoBias>, BatchNorm<>>, Tanh>,
                                    Residual<MaxPool2D<3, Stride<1>, Pad<1>>>, Flatten, Dense<3>> {};
@@ -49,7 +48,7 @@ TEST_CASE("a residual adds its input to what its layers give", "[nn]") {
   auto plain       = make(compile<Straight>(loss::MeanSquaredError{}, optim::SGD{}));
   auto around      = make(compile<Around>(loss::MeanSquaredError{}, optim::SGD{}));
   REQUIRE(plain.net.variables().size() == around.net.variables().size());
-  for (std::size_t v = 0; v < plain.net.variables().size(); ++v) {         // one layout: names and order are the same
+  for (std::size_t v = 0; v < plain.net.variables().size(); ++v) {  // one layout: names and order are the same
     REQUIRE(plain.net.variables()[v].name == around.net.variables()[v].name);
     std::ranges::copy(plain.net.variables()[v].value, around.net.variables()[v].value.begin());
   }
@@ -72,19 +71,19 @@ TEST_CASE("a residual adds its input to what its layers give", "[nn]") {
 
 TEST_CASE("blocks and repetitions are the layers that they stand for", "[nn][plan]") {
   struct Written : Sequential<Input<4>, Dense<5>, Tanh, Dense<5>, Tanh, Dense<5>, Tanh, Dense<3>> {};
-  struct Repeated : Sequential<Input<4>, Repeat<2, Dense<5>, Tanh>, Block<Block<Dense<5>>, Tanh>, Repeat<0, ReLU>,
-                               Dense<3>> {};
+  struct Repeated
+      : Sequential<Input<4>, Repeat<2, Dense<5>, Tanh>, Block<Block<Dense<5>>, Tanh>, Repeat<0, ReLU>, Dense<3>> {};
   STATIC_REQUIRE(std::is_same_v<Written::nodes, Repeated::nodes>);
   CHECK(Repeated::plan.hash == Written::plan.hash);
 }
 
 TEST_CASE("ResNet-50 has the numbers of its paper", "[nn][plan]") {
-  STATIC_REQUIRE(resnet::ResNet20<>::plan.parameters == 272'474);          // 0.27 M in the paper
+  STATIC_REQUIRE(resnet::ResNet20<>::plan.parameters == 272'474);  // 0.27 M in the paper
   constexpr auto const& plan = resnet::ResNet50<>::plan;
-  STATIC_REQUIRE(plan.parameters == 25'557'032);                           // torchvision.models.resnet50
-  STATIC_REQUIRE(plan.products_per_row == 4'089'184'256);                  // of 224 by 224 pixels
+  STATIC_REQUIRE(plan.parameters == 25'557'032);           // torchvision.models.resnet50
+  STATIC_REQUIRE(plan.products_per_row == 4'089'184'256);  // of 224 by 224 pixels
   STATIC_REQUIRE(plan.variables.size() == 53 + 53 * 4 + 2);
   auto moving = std::size_t{0};
   for (auto const& v : plan.variables) moving += v.spec.trained() ? 0 : v.size;
-  CHECK(moving == 53'120);                                                 // tf.keras.applications.ResNet50 too
+  CHECK(moving == 53'120);  // tf.keras.applications.ResNet50 too
 }

@@ -29,13 +29,12 @@ std::vector<float> numbers(std::size_t n, std::uint64_t stream) {
 }
 
 /// A layer of one input without a network: forward, then backward from dy.
-template <class L, class In>
-struct Alone {
+template <class L, class In> struct Alone {
   using Out = decltype(L::output(In{}));
 
   std::size_t rows;
   std::vector<float> y = std::vector<float>(rows * Out::size), dx = std::vector<float>(rows * In::size);
-  std::vector<float> d_variables, kept = std::vector<float>(rows * L::kept(In{}));
+  std::vector<float> d_variables, kept                            = std::vector<float>(rows * L::kept(In{}));
 
   void run(std::vector<float> x, std::vector<float> dy, std::vector<float> variables) {
     auto at = nn::Place<L, nn::detail::List<In>, nn::detail::List<Out>>{.rows = rows};
@@ -56,8 +55,8 @@ struct Alone {
 struct Attention {
   Attention(bool causal, std::size_t steps, std::size_t heads, std::size_t width, float const* x, float const* dy)
       : y(steps * heads * width), dx(3 * y.size()) {
-    auto const c = heads * width;
-    auto const at = [&](std::size_t part, std::size_t t, std::size_t h) { return t * 3 * c + part * c + h * width; };
+    auto const c   = heads * width;
+    auto const at  = [&](std::size_t part, std::size_t t, std::size_t h) { return t * 3 * c + part * c + h * width; };
     auto const dot = [&](float const* a, float const* b) {
       auto sum = 0.0;
       for (std::size_t i = 0; i < width; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
@@ -93,8 +92,7 @@ double largest_difference(std::vector<float> const& a, std::vector<double> const
   return most;
 }
 
-template <class L, int Steps>
-void compare_attention() {
+template <class L, int Steps> void compare_attention() {
   auto const x = numbers(Steps * 24, 1), dy = numbers(Steps * 8, 2);
   auto ours = Alone<L, Of<float, Steps, 24>>{.rows = 1};
   ours.run(x, dy, {});
@@ -104,11 +102,10 @@ void compare_attention() {
 }
 
 /// The second of three rows alone has the bits that it has among them.
-template <class L, class In>
-void compare_rows() {
-  using One        = Alone<L, In>;
-  auto const x     = numbers(3 * In::size, 4), dy = numbers(3 * One::Out::size, 5), v = numbers(1000, 6);
-  auto const part  = [](std::vector<float> const& all) {
+template <class L, class In> void compare_rows() {
+  using One    = Alone<L, In>;
+  auto const x = numbers(3 * In::size, 4), dy = numbers(3 * One::Out::size, 5), v = numbers(1000, 6);
+  auto const part = [](std::vector<float> const& all) {
     auto const n = static_cast<std::ptrdiff_t>(all.size() / 3);
     return std::vector<float>(all.begin() + n, all.begin() + 2 * n);
   };
@@ -151,7 +148,7 @@ TEST_CASE("softmax, sums and the largest of rows of any length are those of thei
 TEST_CASE("attention is what its definition says, for sequences of one block and of several", "[nn][kernels]") {
   compare_attention<nn::CausalHeads<2>, 7>();
   compare_attention<nn::CausalHeads<2>, 100>();
-  compare_attention<nn::CausalHeads<2>, 200>();                            // probabilities are computed again
+  compare_attention<nn::CausalHeads<2>, 200>();  // probabilities are computed again
   compare_attention<nn::Heads<2>, 7>();
   compare_attention<nn::Heads<2>, 100>();
   compare_attention<nn::Heads<2>, 200>();
@@ -171,15 +168,15 @@ TEST_CASE("vectors become of length 1, and one of zeros stays so, without a grad
 }
 
 TEST_CASE("interaction gives the products of pairs in their order, and their gradients", "[nn][kernels]") {
-  using Pair = nn::detail::List<Of<float, 2>, Of<float, 2>, Of<float, 2>>;
+  using Pair   = nn::detail::List<Of<float, 2>, Of<float, 2>, Of<float, 2>>;
   auto const a = std::vector<float>{1, 2}, b = std::vector<float>{3, 4}, c = std::vector<float>{5, 6};
   auto y = std::vector<float>(3), da = std::vector<float>(2), dc = da, dy = std::vector<float>{1, 10, 100};
   auto at = nn::Place<nn::Interaction, Pair, nn::detail::List<Of<float, 3>>>{.rows = 1};
   at.in = {a, b, c}, std::get<0>(at.out) = y;
-  at.d_in = {da, {}, dc}, at.d_out[0] = dy;                                // nobody asks for the gradient by b
+  at.d_in = {da, {}, dc}, at.d_out[0] = dy;  // nobody asks for the gradient by b
   nn::Interaction::forward(at);
   nn::Interaction::backward(at);
-  CHECK(y == std::vector<float>{11, 17, 39});                              // b·a, c·a, c·b
+  CHECK(y == std::vector<float>{11, 17, 39});  // b·a, c·a, c·b
   CHECK(da == std::vector<float>{3 + 50, 4 + 60});
   CHECK(dc == std::vector<float>{10 + 300, 20 + 400});
   CHECK(nn::gradient_error<nn::Interaction, Of<float, 9>, Of<float, 9>, Of<float, 9>>() < 1e-3);

@@ -19,11 +19,10 @@ struct PlannedBranched
                  Residual<Conv2D<16, 3, Same>, BatchNorm<>, ReLU, Dropout<10>, Conv2D<16, 3, Same>>, ReLU,
                  Residual<Conv2D<24, 3, Same, Stride<2>>, ReLU, Dropout<20>, Shortcut<Conv2D<24, 1, Stride<2>>>>,
                  Dropout<5>, AveragePool2D<2>, Flatten, Dense<10>> {};
-struct PlannedNested
-    : Sequential<Input<20>, Dense<16>,
-                 Residual<Residual<Dense<16>, Tanh>, Dense<16>,
-                          Residual<Dense<8>, Shortcut<Dense<8>, Dropout<20>>>, Dense<16>>,
-                 Residual<Tanh, Dropout<10>, Residual<Residual<ReLU>>>, Dense<10>> {};
+struct PlannedNested : Sequential<Input<20>, Dense<16>,
+                                  Residual<Residual<Dense<16>, Tanh>, Dense<16>,
+                                           Residual<Dense<8>, Shortcut<Dense<8>, Dropout<20>>>, Dense<16>>,
+                                  Residual<Tanh, Dropout<10>, Residual<Residual<ReLU>>>, Dense<10>> {};
 struct PlannedSynced : Sequential<Input<8, 8, 3>, Conv2D<5, 3>, SyncBatchNorm<>, ReLU, MaxPool2D<2>, Flatten, Dense<16>,
                                   SyncBatchNorm<>, Tanh, Dense<10>> {};
 struct PlannedFirst : Sequential<Input<20>, Residual<Dense<20>, ELU>, ReLU, Dropout<10>,

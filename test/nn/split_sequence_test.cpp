@@ -29,17 +29,14 @@ using namespace chorale;
 
 namespace {
 
-template <int n>
-using Tensor = Axis<"tensor", n>;
-template <int n>
-using Context = Axis<"context", n>;
+template <int n> using Tensor  = Axis<"tensor", n>;
+template <int n> using Context = Axis<"context", n>;
 
 struct Sequence : Field<float, 16, 12> {};
 struct Wanted : Field<float, 16, 12> {};
 
 /// A block between whose products sequences are split; n = 0: an unsplit one.
-template <int n>
-struct Layers {
+template <int n> struct Layers {
   nn::SplitLayerNorm<Tensor<n>> first, second;
   nn::ColumnDense<Tensor<n>, 36, nn::Blocks<3>, nn::SplitSequence> look;
   nn::ColumnHeads<Tensor<n>, 4> attend;
@@ -49,8 +46,7 @@ struct Layers {
   static constexpr auto scatter(auto x) { return nn::scatter_sequence<Tensor<n>>(x); }
   static constexpr auto gather(auto x) { return nn::gather_sequence<Tensor<n>>(x); }
 };
-template <>
-struct Layers<0> {
+template <> struct Layers<0> {
   nn::LayerNorm first, second;
   nn::Dense<36> look;
   nn::Heads<4> attend;
@@ -60,8 +56,7 @@ struct Layers<0> {
   static constexpr auto scatter(auto x) { return x; }
   static constexpr auto gather(auto x) { return x; }
 };
-template <int n>
-struct Split : nn::Graph<Sequence> {
+template <int n> struct Split : nn::Graph<Sequence> {
   Layers<n> in;
   nn::Dense<12> before;
   constexpr auto operator()(auto sequence) const {
@@ -72,8 +67,7 @@ struct Split : nn::Graph<Sequence> {
 };
 
 /// Attention whose positions are split, among layers that compute each position by itself.
-template <int n, bool causal>
-struct Ring : nn::Graph<Sequence> {
+template <int n, bool causal> struct Ring : nn::Graph<Sequence> {
   using Attention = std::conditional_t<
       n != 0, std::conditional_t<causal, nn::RingHeads<Context<n>, 3, nn::Causal>, nn::RingHeads<Context<n>, 3>>,
       std::conditional_t<causal, nn::CausalHeads<3>, nn::Heads<3>>>;
@@ -91,8 +85,7 @@ struct Ring : nn::Graph<Sequence> {
   }
 };
 /// Ring attention alone, whose input's gradient reaches a product of whole sequences.
-template <int n, bool causal>
-struct RingAlone : nn::Graph<Sequence> {
+template <int n, bool causal> struct RingAlone : nn::Graph<Sequence> {
   nn::Dense<36> look;
   typename Ring<n, causal>::Attention attend;
   constexpr auto operator()(auto sequence) const {
@@ -103,8 +96,7 @@ struct RingAlone : nn::Graph<Sequence> {
   }
 };
 
-template <class Net>
-test::SplitRun run(char const* axis, int ranks, int steps) {
+template <class Net> test::SplitRun run(char const* axis, int ranks, int steps) {
   auto x = std::vector<float>(3 * 16 * 12), y = x;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{Seed{3}, 0}.uniform(i, -2, 2);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = Random{Seed{3}, 1}.uniform(i, -2, 2);
@@ -121,7 +113,7 @@ void check_near(test::SplitRun const& run, test::SplitRun const& unsplit) {
   CHECK(test::difference(first_of(run.outputs), unsplit.outputs) < 1e-5);
   CHECK(test::difference(run.gradients, unsplit.gradients) < 1e-5);
   CHECK(test::difference(run.losses, unsplit.losses) < 1e-5);
-  CHECK(test::difference(run.variables, unsplit.variables) < 1e-4);        // Adam divides them by 1e-3, times 1e-2
+  CHECK(test::difference(run.variables, unsplit.variables) < 1e-4);  // Adam divides them by 1e-3, times 1e-2
 }
 void check_same(test::SplitRun const& run, test::SplitRun const& one) {
   CHECK(run.alike);
@@ -131,8 +123,7 @@ void check_same(test::SplitRun const& run, test::SplitRun const& one) {
   CHECK(run.variables == one.variables);
 }
 
-template <bool causal>
-void check_rings() {
+template <bool causal> void check_rings() {
   auto const unsplit = run<Ring<0, causal>>("context", 1, 5), alone = run<RingAlone<0, causal>>("context", 1, 5);
   check_near(run<Ring<1, causal>>("context", 1, 5), unsplit);
   check_near(run<Ring<2, causal>>("context", 2, 5), unsplit);
@@ -156,10 +147,10 @@ TEST_CASE("attention around a ring of ranks is that of whole sequences", "[nn][s
 TEST_CASE("causal attention around a ring of ranks is that of whole sequences", "[nn][split]") { check_rings<true>(); }
 
 TEST_CASE("a block over split sequences sends what one over whole ones sends, and a ring k and v", "[nn][split]") {
-  auto const part = std::size_t{3 * 16 * 12 / 2};                          // of activations on each of 2 ranks
+  auto const part = std::size_t{3 * 16 * 12 / 2};  // of activations on each of 2 ranks
   CHECK(run<Split<2>>("tensor", 2, 1).sent ==
-        sizeof(float) * (4 * 2 * part + 2 * part + 2 * 24));              // scatter and gather; two norms
-  auto const kv = std::size_t{3 * 4 * 24};                                // of each of 4 ranks
+        sizeof(float) * (4 * 2 * part + 2 * part + 2 * 24));  // scatter and gather; two norms
+  auto const kv = std::size_t{3 * 4 * 24};                    // of each of 4 ranks
   CHECK(run<RingAlone<4, false>>("context", 4, 1).sent ==
         sizeof(float) * (3 * kv + 3 * kv + 4 * kv + 3 * (3 * 4 * 36) + 3 * (3 * 4 * 12)));
 }

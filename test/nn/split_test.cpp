@@ -32,8 +32,7 @@ using namespace chorale;
 
 namespace {
 
-template <int n>
-using Tensor = Axis<"tensor", n>;
+template <int n> using Tensor = Axis<"tensor", n>;
 
 struct Words : Field<int, 8> {};
 struct Next : Field<int, 8> {};
@@ -41,41 +40,35 @@ struct Next : Field<int, 8> {};
 constexpr int width = 16, vocabulary = 24, heads = 4;
 
 /// The layers of a block, unsplit for n = 0.
-template <int n>
-struct Layers {
+template <int n> struct Layers {
   nn::ColumnDense<Tensor<n>, 3 * width, nn::Blocks<3>> look;
   nn::ColumnHeads<Tensor<n>, heads, nn::Causal> attend;
   nn::RowDense<Tensor<n>, width> join;
   nn::ColumnDense<Tensor<n>, 4 * width> widen;
   nn::RowDense<Tensor<n>, width> narrow;
 };
-template <>
-struct Layers<0> {
+template <> struct Layers<0> {
   nn::Dense<3 * width> look;
   nn::CausalHeads<heads> attend;
   nn::Dense<width> join;
   nn::Dense<4 * width> widen;
   nn::Dense<width> narrow;
 };
-template <int n>
-struct Table {
+template <int n> struct Table {
   using type = nn::SplitEmbedding<Tensor<n>, vocabulary, width>;
 };
-template <>
-struct Table<0> {
+template <> struct Table<0> {
   using type = nn::Embedding<vocabulary, width>;
 };
 
-template <int n>
-struct Part : Layers<n> {
+template <int n> struct Part : Layers<n> {
   nn::LayerNorm first, second;
   constexpr auto operator()(auto x) const {
     auto const seen = x + this->join(this->attend(this->look(first(x))));
     return seen + this->narrow(nn::gelu_tanh(this->widen(second(seen))));
   }
 };
-template <int n>
-struct Gpt : nn::Graph<Words> {
+template <int n> struct Gpt : nn::Graph<Words> {
   typename Table<n>::type table;
   nn::Positions<8, width> places;
   std::array<Part<n>, 2> parts;
@@ -100,9 +93,8 @@ Text text() {
   return made;
 }
 
-template <int n>
-test::SplitRun run(int steps) {
-  auto const adam  = optim::Adam{.learning_rate = 1e-2F, .epsilon = 1e-3F};     // the gradient of keys' biases is 0
+template <int n> test::SplitRun run(int steps) {
+  auto const adam  = optim::Adam{.learning_rate = 1e-2F, .epsilon = 1e-3F};  // the gradient of keys' biases is 0
   auto const batch = text();
   if constexpr (n == 0)
     return test::train_split(nn::compile<Gpt<0>>(loss::SparseCrossEntropy{}, adam), "tensor", 1, batch.rows(), steps);
@@ -123,7 +115,7 @@ TEST_CASE("a GPT that is split over 1, 2 and 4 ranks learns the same bits", "[nn
   CHECK(one.alike);
   CHECK(two.alike);
   CHECK(four.alike);
-  CHECK(first_of(two.outputs) == one.outputs);                             // predictions gather logits
+  CHECK(first_of(two.outputs) == one.outputs);  // predictions gather logits
   CHECK(first_of(four.outputs) == one.outputs);
   CHECK(two.losses == one.losses);
   CHECK(four.losses == one.losses);
@@ -132,9 +124,9 @@ TEST_CASE("a GPT that is split over 1, 2 and 4 ranks learns the same bits", "[nn
   CHECK(two.variables == one.variables);
   CHECK(four.variables == one.variables);
 
-  CHECK(test::difference(one.outputs, unsplit.outputs) < 1e-5);            // the same first values, too
+  CHECK(test::difference(one.outputs, unsplit.outputs) < 1e-5);  // the same first values, too
   CHECK(test::difference(one.gradients, unsplit.gradients) < 1e-5);
-  CHECK(test::difference(one.variables, unsplit.variables) < 5e-5);        // Adam divides by gradients near 0
+  CHECK(test::difference(one.variables, unsplit.variables) < 5e-5);  // Adam divides by gradients near 0
   CHECK(test::difference(one.losses, unsplit.losses) < 1e-5);
   CHECK(one.losses.back() < 0.5F * one.losses.front());
 }
@@ -142,15 +134,13 @@ TEST_CASE("a GPT that is split over 1, 2 and 4 ranks learns the same bits", "[nn
 /// Products larger than the blocks in which oneDNN computes them, of sizes that vectors do not divide.
 struct Wide : Field<float, 300> {};
 struct WideOut : Field<float, 37> {};
-template <int n, int parts>
-struct WideNet : nn::Graph<Wide> {
+template <int n, int parts> struct WideNet : nn::Graph<Wide> {
   nn::Dense<203> first;
   nn::ColumnDense<Tensor<n>, 12 * 97, nn::Parts<parts>, nn::HeNormal> widen;
   nn::RowDense<Tensor<n>, 37, nn::Parts<parts>> narrow;
   constexpr auto operator()(auto x) const { return nn::outputs<WideOut>(narrow(nn::relu(widen(first(x))))); }
 };
-template <int n, int parts>
-test::SplitRun run_wide() {
+template <int n, int parts> test::SplitRun run_wide() {
   auto x = std::vector<float>(29 * 300), y = std::vector<float>(29 * 37);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{Seed{4}, 0}.uniform(i, -1, 1);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = Random{Seed{4}, 1}.uniform(i, -1, 1);
@@ -205,12 +195,12 @@ TEST_CASE("a step of split layers allocates nothing", "[nn][split]") {
 }
 
 TEST_CASE("a block sends four sums of its activations", "[nn][split]") {
-  auto const floats = std::size_t{3 * 8 * width};
-  auto const reduced = [](std::size_t n, std::size_t ranks) {              // n numbers, halves in pieces of each rank
+  auto const floats  = std::size_t{3 * 8 * width};
+  auto const reduced = [](std::size_t n, std::size_t ranks) {  // n numbers, halves in pieces of each rank
     return n <= 1024 ? n * (ranks == 2 ? 1 : 2) : 2 * n * (ranks - 1) / ranks;
   };
   auto const loss = [&](std::size_t ranks) { return reduced(3 * 8, ranks) + reduced(2 * 3 * 8, ranks); };
-  auto const step = [&](std::size_t ranks) {                               // two blocks, the table, and its logits
+  auto const step = [&](std::size_t ranks) {  // two blocks, the table, and its logits
     return sizeof(float) * (2 * 4 * reduced(floats, ranks) + 2 * reduced(floats, ranks) + loss(ranks));
   };
   CHECK(run<2>(1).sent == step(2));

@@ -41,13 +41,14 @@ using C = Axis<"context", 2>;
 
 /// A layer that is split, with a statement of its own: y = x W for half of the columns of W.
 struct Halves : nn::Layer<Halves> {
-  using axis = T;
+  using axis                             = T;
   static constexpr std::string_view name = "halves";
   static constexpr std::optional<Distribution> spread(Distribution x) {
     return x == nn::replicated ? std::optional{nn::sharded<-1>} : std::nullopt;
   }
-  template <int... D>
-  static constexpr auto output(nn::Of<float, D...> x) { return nn::WithBack<nn::Of<float, D...>, x.back / 2>{}; }
+  template <int... D> static constexpr auto output(nn::Of<float, D...> x) {
+    return nn::WithBack<nn::Of<float, D...>, x.back / 2>{};
+  }
   static constexpr auto variables(auto x) { return std::array{nn::glorot_uniform("kernel", x.back, x.back / 2)}; }
   static void forward(auto&) {}
   static void backward(auto&) {}
@@ -61,8 +62,7 @@ struct Doubled : nn::Layer<Doubled> {
   static void backward(auto&) {}
 };
 
-template <class A>
-constexpr Distribution along(auto x) { return nn::spread_along<A>(x); }
+template <class A> constexpr Distribution along(auto x) { return nn::spread_along<A>(x); }
 
 struct X : Field<float, 4, 6> {};
 struct Y : Field<float, 4, 6> {};
@@ -75,7 +75,7 @@ struct Types : nn::Graph<X> {
 
   constexpr auto operator()(auto x) const {
     auto const h = nn::gelu(in(x));
-    static_assert(std::is_same_v<decltype(h), decltype(x) const>);          // nothing is added where nothing is split
+    static_assert(std::is_same_v<decltype(h), decltype(x) const>);  // nothing is added where nothing is split
     auto const r = nn::replicate<T>(h);
     static_assert(along<T>(decltype(r){}) == nn::replicated && along<C>(decltype(r){}) == nn::invariant);
     auto const s = halves(r);
@@ -87,7 +87,7 @@ struct Types : nn::Graph<X> {
     static_assert(std::is_same_v<decltype(nn::all_gather<C>(nn::all_gather<T>(both))), decltype(h + h)>);
     auto const part = nn::dot(nn::scatter<T, 1>(r), s);
     static_assert(along<T>(decltype(part){}) == nn::partial);
-    static_assert(along<T>(decltype(Doubled{}(part) - part){}) == nn::partial);
+    static_assert(along<T>(decltype(Doubled{}(part)-part){}) == nn::partial);
     static_assert(along<T>(decltype(nn::average(part, part, part)){}) == nn::partial);
     static_assert(along<T>(decltype(part * nn::all_reduce<T, nn::replicated>(part)){}) == nn::partial);
     static_assert(along<T>(decltype(nn::concatenate(part, nn::pad<T>(nn::scatter<T, 0>(h)))){}) == nn::partial);
@@ -98,7 +98,7 @@ struct Types : nn::Graph<X> {
     static_assert(along<T>(decltype(nn::slice<0, 2>(nn::scatter<T, 0>(r))){}) == nn::sharded<0>);
     auto const y = h + nn::all_reduce<T>(nn::as_parts<T>(nn::vary<T>(r)));
     static_assert(along<T>(decltype(y){}) == nn::invariant);
-    return nn::outputs<Y, Z>(r, nn::all_reduce<T>(part));                   // R becomes I
+    return nn::outputs<Y, Z>(r, nn::all_reduce<T>(part));  // R becomes I
   }
 };
 static_assert(nn::plan_of<Types>.parameters == 6 * 6 + 6 + 6 * 3);
@@ -131,13 +131,12 @@ template <Distribution as, int n, int size>
 using LocalOf = nn::Of<float, (as == nn::sharded<0> ? n / size : n), (as == nn::sharded<1> ? n / size : n)>;
 
 /// One conversion, forward and backward, over threads.
-template <int size, Change change, Distribution from, Distribution to>
-void convert_one() {
-  using A    = Axis<"tensor", size>;
-  using L    = nn::detail::Convert<change, A, from, to>;
-  using In   = LocalOf<from, size == 3 ? 6 : 4, size>;
-  using Out  = decltype(L::output(In{}));
-  using Here = nn::Place<L, nn::detail::List<In>, nn::detail::List<Out>>;
+template <int size, Change change, Distribution from, Distribution to> void convert_one() {
+  using A             = Axis<"tensor", size>;
+  using L             = nn::detail::Convert<change, A, from, to>;
+  using In            = LocalOf<from, size == 3 ? 6 : 4, size>;
+  using Out           = decltype(L::output(In{}));
+  using Here          = nn::Place<L, nn::detail::List<In>, nn::detail::List<Out>>;
   constexpr auto rows = std::size_t{2};
   auto const drawn    = [](auto of, unsigned seed) {
     auto all = std::vector<ranks::Matrices>(rows);
@@ -166,8 +165,13 @@ void convert_one() {
     auto in = flat(x, group.rank), d_out = flat(dy, group.rank);
     auto out = std::vector<float>(rows * Out::size), d_in = std::vector<float>(rows * In::size);
     auto kept = std::vector<float>(rows * L::kept(In{}));
-    auto at   = Here{.rows = rows, .in = {in}, .out = {out}, .d_in = {Span<float>{d_in}}, .d_out = {Span<float>{d_out}},
-                     .kept = kept, .axes = {&group, 1}};
+    auto at   = Here{.rows  = rows,
+                     .in    = {in},
+                     .out   = {out},
+                     .d_in  = {Span<float>{d_in}},
+                     .d_out = {Span<float>{d_out}},
+                     .kept  = kept,
+                     .axes  = {&group, 1}};
     L::forward(at);
     L::backward(at);
     wrong[static_cast<std::size_t>(group.rank)] = (out != flat(y, group.rank)) + 2 * (d_in != flat(dx, group.rank));
@@ -179,16 +183,17 @@ void convert_one() {
 constexpr bool is_sharded(Like of) { return of == Like::sharded; }
 
 /// All conversions over so many ranks.
-template <int size>
-void convert_all() {
+template <int size> void convert_all() {
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ([&] {
-      constexpr auto way = nn::distribution::conversions[I];
-      constexpr auto made = [](Like like, int dim) { return nn::distribution::made(like, dim); };
-      convert_one<size, way.change, made(way.from, 0), made(way.to, way.change == Change::all_to_all ? 1 : 0)>();
-      if constexpr (is_sharded(way.from) || is_sharded(way.to))
-        convert_one<size, way.change, made(way.from, 1), made(way.to, way.change == Change::all_to_all ? 0 : 1)>();
-    }(), ...);
+    (
+        [&] {
+          constexpr auto way  = nn::distribution::conversions[I];
+          constexpr auto made = [](Like like, int dim) { return nn::distribution::made(like, dim); };
+          convert_one<size, way.change, made(way.from, 0), made(way.to, way.change == Change::all_to_all ? 1 : 0)>();
+          if constexpr (is_sharded(way.from) || is_sharded(way.to))
+            convert_one<size, way.change, made(way.from, 1), made(way.to, way.change == Change::all_to_all ? 0 : 1)>();
+        }(),
+        ...);
   }(std::make_index_sequence<nn::distribution::conversions.size()>{});
 }
 
@@ -197,30 +202,27 @@ struct Narrow : Field<float, 4, 3> {};
 struct Square : Field<float, 4, 4> {};
 
 /// A network over so many ranks.
-template <int size>
-struct Split : nn::Graph<nn::Differentiable<Wide>> {
+template <int size> struct Split : nn::Graph<nn::Differentiable<Wide>> {
   using A = Axis<"tensor", size>;
   nn::Dense<12> in;
   nn::Dense<3> out;
 
   constexpr auto operator()(auto x) const {
-    auto const h     = nn::gelu(in(x));                                     // (B, 4, 12) I
-    auto const r     = nn::replicate<A>(h);                                 // R
-    auto const mine  = nn::tanh(nn::scatter<A, 1>(r));                      // (B, 4, 12 / size) S<1>
-    auto const part  = nn::dot(mine, nn::scatter<A, 1>(x));                 // (B, 4, 4) P
-    auto const soft  = nn::softmax(nn::reduce_scatter<A, 0>(part));         // (B, 4 / size, 4) S<0>
-    auto const whole = nn::all_gather<A>(nn::all_to_all<A, 1>(soft));       // (B, 4, 4) I
-    auto const more  = part + nn::on_one_rank<A>(whole);                    // P
-    auto const again = nn::all_reduce<A, nn::replicated>(more);             // R
-    auto const last  = nn::all_reduce<A>(more * again);                     // I
+    auto const h     = nn::gelu(in(x));                                // (B, 4, 12) I
+    auto const r     = nn::replicate<A>(h);                            // R
+    auto const mine  = nn::tanh(nn::scatter<A, 1>(r));                 // (B, 4, 12 / size) S<1>
+    auto const part  = nn::dot(mine, nn::scatter<A, 1>(x));            // (B, 4, 4) P
+    auto const soft  = nn::softmax(nn::reduce_scatter<A, 0>(part));    // (B, 4 / size, 4) S<0>
+    auto const whole = nn::all_gather<A>(nn::all_to_all<A, 1>(soft));  // (B, 4, 4) I
+    auto const more  = part + nn::on_one_rank<A>(whole);               // P
+    auto const again = nn::all_reduce<A, nn::replicated>(more);        // R
+    auto const last  = nn::all_reduce<A>(more * again);                // I
     return nn::outputs<Narrow, Square>(out(last), again);
   }
 };
 
-
 /// Outputs and gradients of each rank.
-template <int size>
-std::vector<std::vector<float>> computed() {
+template <int size> std::vector<std::vector<float>> computed() {
   using Net                 = Split<size>;
   constexpr auto const& net = nn::plan_of<Net>;
   auto threads              = test::AxisThreads{"tensor", size};

@@ -30,9 +30,9 @@ namespace summary_test {
 
 using namespace chorale;
 
-struct Pictures : nn::Sequential<
-    nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::BatchNorm<nn::Momentum<0.9>, nn::Epsilon<1e-5>>, nn::ReLU,
-    nn::MaxPool2D<2>, nn::Flatten, nn::Dropout<0.5>, nn::Dense<10>> {};
+struct Pictures
+    : nn::Sequential<nn::Input<28, 28, 1>, nn::Conv2D<32, 3>, nn::BatchNorm<nn::Momentum<0.9>, nn::Epsilon<1e-5>>,
+                     nn::ReLU, nn::MaxPool2D<2>, nn::Flatten, nn::Dropout<0.5>, nn::Dense<10>> {};
 
 struct Text : Field<int, 7> {};
 struct Mood : Field<float, 2> {};
@@ -55,20 +55,16 @@ std::vector<std::vector<std::string>> words_of(std::string const& text) {
   return lines;
 }
 
-static_assert(std::is_same_v<nn::Dropout<0.3>, nn::Dropout<30>> &&
-              std::is_same_v<nn::Dropout<0.5F>, nn::Dropout<50>> &&
+static_assert(std::is_same_v<nn::Dropout<0.3>, nn::Dropout<30>> && std::is_same_v<nn::Dropout<0.5F>, nn::Dropout<50>> &&
               std::is_same_v<nn::GaussianNoise<0.7>, nn::GaussianNoise<70>> &&
               std::is_same_v<nn::Epsilon<1e-5>, nn::Epsilon<10>> &&
               std::is_same_v<nn::Momentum<0.9>, nn::Momentum<90>>);
 static_assert(nn::Momentum<90>::momentum == 0.9F && nn::Epsilon<1000>::epsilon == 1e-3F);
 
 /// Numbers of percent have the bits that they had as whole numbers.
-template <Fraction F>
-constexpr float float_of = F.as_float();
-template <int P>
-constexpr bool as_percent = float_of<P> == static_cast<float>(P) / 100.0F && as_percent<P - 1>;
-template <>
-constexpr bool as_percent<-1> = true;
+template <Fraction F> constexpr float float_of = F.as_float();
+template <int P> constexpr bool as_percent     = float_of<P> == static_cast<float>(P) / 100.0F && as_percent<P - 1>;
+template <> constexpr bool as_percent<-1>      = true;
 static_assert(as_percent<99>);
 
 TEST_CASE("a Sequential tells its layers, their shapes and parameters, and its bytes", "[nn][summary]") {

@@ -13,8 +13,7 @@ using namespace chorale;
 
 namespace work_test {
 
-template <class Net>
-constexpr NetworkWork work_of = nn::graph::work_of(nn::graph::Traced<Net, Cpu>::calls);
+template <class Net> constexpr NetworkWork work_of = nn::graph::work_of(nn::graph::Traced<Net, Cpu>::calls);
 
 using test::graph_nets::Next;
 using test::graph_nets::Tokens;
@@ -23,7 +22,7 @@ struct Y : Field<float, 1> {};
 struct Ids : Field<int, 7> {};
 struct Words : Field<int, ragged> {};
 
-struct Reads : nn::Graph<X> {                                              // its input is no variable's doing
+struct Reads : nn::Graph<X> {  // its input is no variable's doing
   nn::LSTM<5> reader;
   nn::Dense<1> value;
   constexpr auto operator()(auto x) const { return nn::outputs<Y>(value(reader(x))); }
@@ -41,8 +40,7 @@ struct ReadsRagged : nn::Graph<Words> {
   nn::Dense<1> value;
   constexpr auto operator()(auto x) const { return nn::outputs<Y>(value(reader(each(words(x))))); }
 };
-template <class... Options>
-struct Attends : nn::Graph<X> {
+template <class... Options> struct Attends : nn::Graph<X> {
   nn::Dense<8> before;
   nn::MultiHeadAttention<2, 3, Options...> attention;
   nn::Dense<1> value;
@@ -61,7 +59,7 @@ struct AsksForX : nn::Graph<nn::Differentiable<X>> {
   nn::Dense<1> value;
   constexpr auto operator()(auto x) const { return nn::outputs<Y>(value(nn::reshape<48>(x))); }
 };
-struct LeavesOut : nn::Graph<X> {                                          // a branch that no output reads
+struct LeavesOut : nn::Graph<X> {  // a branch that no output reads
   nn::Dense<4> left_out;
   nn::Dense<1> value;
   constexpr auto operator()(auto x) const {
@@ -81,20 +79,20 @@ TEST_CASE("multiplications of a CNN: its first layer has no gradient by the pict
   constexpr auto lenet = work_of<nn::detail::SequentialTrace<tiny::LeNet>>;
   STATIC_REQUIRE(lenet.of_row.forward == conv + hidden + logits);
   STATIC_REQUIRE(lenet.of_row.backward == conv + 2 * (hidden + logits));
-  STATIC_REQUIRE(lenet.of_row.activations == 3 * 5'408 + 2 * 64 + 10);     // the pool is computed with the convolution
+  STATIC_REQUIRE(lenet.of_row.activations == 3 * 5'408 + 2 * 64 + 10);  // the pool is computed with the convolution
   STATIC_REQUIRE(lenet.of_row.lookups == 0);
   STATIC_REQUIRE(lenet.of_position == RowWork{});
 }
 
 TEST_CASE("multiplications of a GPT: pairs of a step and those before it, and a tied head of all words", "[nn][work]") {
-  using Net             = test::graph_nets::Gpt2<Tokens, Next, 2, 8, 2, 30, 5>;
-  constexpr auto gpt    = work_of<Net>;
-  constexpr auto dense  = 5 * (8 * 24 + 8 * 8 + 8 * 32 + 32 * 8);          // of a block, 5 steps
-  constexpr auto pairs  = 5 * 6 / 2 * 8;                                   // q k, and as many p v
-  constexpr auto head   = 5 * 8 * 30;
+  using Net            = test::graph_nets::Gpt2<Tokens, Next, 2, 8, 2, 30, 5>;
+  constexpr auto gpt   = work_of<Net>;
+  constexpr auto dense = 5 * (8 * 24 + 8 * 8 + 8 * 32 + 32 * 8);  // of a block, 5 steps
+  constexpr auto pairs = 5 * 6 / 2 * 8;                           // q k, and as many p v
+  constexpr auto head  = 5 * 8 * 30;
   STATIC_REQUIRE(gpt.of_row.forward == 2 * (dense + 2 * pairs) + head);
   STATIC_REQUIRE(gpt.of_row.backward == 2 * gpt.of_row.forward);
-  STATIC_REQUIRE(gpt.of_row.lookups == 0);                                 // the table is dense: it is moved as a whole
+  STATIC_REQUIRE(gpt.of_row.lookups == 0);  // the table is dense: it is moved as a whole
 }
 
 TEST_CASE("multiplications of layers over sequences, of their states and of what comes in", "[nn][work]") {
@@ -123,7 +121,8 @@ TEST_CASE("multiplications of attention between any steps, or to those before", 
   STATIC_REQUIRE(work_of<Attends<>>.of_row.backward == 2 * work_of<Attends<>>.of_row.forward - before);
 }
 
-TEST_CASE("products of two values, an input whose gradient is asked for, and a branch that nobody reads", "[nn][work]") {
+TEST_CASE("products of two values, an input whose gradient is asked for, and a branch that nobody reads",
+          "[nn][work]") {
   STATIC_REQUIRE(work_of<Bags>.of_row.forward == 48 * 8 + 8);
   STATIC_REQUIRE(work_of<Bags>.of_row.backward == 48 * 8 + 2 * 8);
   STATIC_REQUIRE(work_of<Bags>.of_row.lookups == 7 * 8);

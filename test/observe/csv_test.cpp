@@ -75,7 +75,7 @@ TEST_CASE("on a full disk a CSV log keeps whole lines, and goes on when there is
   }
   CHECK_THAT(sentence, Catch::Contains("s.csv: byte 100: cannot be written"));
   auto const lines = read_csv(folder / "s.csv").rows();
-  CHECK(lines == 6);                                       // of 13 bytes, after 20
+  CHECK(lines == 6);  // of 13 bytes, after 20
   fill(50);
   CHECK(read_csv(folder / "s.csv").columns[0].at(lines) == 50);
 }
@@ -112,7 +112,7 @@ TEST_CASE("a table that is none is refused with its line", "[observe][unit]") {
   CHECK_THAT(said<BadFile>([&] { read_csv(folder / ""); }), Catch::Contains("is a folder, and only"));
   CHECK_THAT(read("a,b\n1,\"\n"), Catch::Contains("a quote is not closed"));
   CHECK(read_csv(folder.file("t.csv", "a,b\r\n1,\r\n\r\n3,4")).columns[0] == std::vector<double>{1, 3});
-  CHECK(read_csv(folder.file("t.csv", "a,b\n1,2\n3")).rows() == 1);        // is being written
+  CHECK(read_csv(folder.file("t.csv", "a,b\n1,2\n3")).rows() == 1);  // is being written
   CHECK(read_csv(folder.file("t.csv", "a,b\n1,2\n3,-")).rows() == 1);
 }
 

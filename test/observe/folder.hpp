@@ -42,13 +42,10 @@ inline std::string hex(std::string_view text) {
 }
 
 /// What a call throws; empty when it returns.
-template <class E>
-std::string said(auto&& call) {
+template <class E> std::string said(auto&& call) {
   try {
     call();
-  } catch (E const& error) {
-    return error.what();
-  }
+  } catch (E const& error) { return error.what(); }
   return {};
 }
 

@@ -10,8 +10,7 @@ using namespace chorale;
 
 namespace {
 
-template <class S>
-[[gnu::always_inline]] inline float train(float* x, std::size_t n, S& sink) {
+template <class S> [[gnu::always_inline]] inline float train(float* x, std::size_t n, S& sink) {
   auto const step = Timed{sink, {.name = "step", .category = Category::step, .step = n}};
   auto sum        = 0.0F;
   for (std::size_t i = 0; i < n; ++i) {
@@ -45,7 +44,7 @@ extern "C" float with_null_sink(float* x, std::size_t n) {
 
 extern "C" float with_fanout_of_null_sinks(float* x, std::size_t n) {
   auto first = NullSink{}, second = NullSink{};
-  auto sink  = Fanout{first, second};
+  auto sink = Fanout{first, second};
   return train(x, n, sink);
 }
 

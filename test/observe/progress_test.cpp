@@ -17,7 +17,7 @@
 using namespace chorale;
 
 namespace {
-std::atomic<std::size_t> allocations = 0;                  // of this program, on any of its threads
+std::atomic<std::size_t> allocations = 0;  // of this program, on any of its threads
 }
 
 // Not inlined: gcc would see malloc and free where it looks for new and delete, and warn.
@@ -40,7 +40,8 @@ using Metrics = std::vector<MetricValue>;
 /// A progress line on a terminal that keeps what it gets, at a time that the test sets.
 struct Screen {
   explicit Screen(Terminal terminal = {Terminal::Kind::moving, 0})
-      : line{terminal, [this](std::string_view text) { seen = text; }, [this] {
+      : line{terminal, [this](std::string_view text) { seen = text; },
+             [this] {
                ++clock_reads;
                return std::chrono::steady_clock::time_point{} + std::chrono::microseconds{now};
              }} {}
@@ -59,7 +60,7 @@ struct Screen {
     return seen;
   }
 
-  long long now = 0;                                       // microseconds since the epoch began
+  long long now   = 0;  // microseconds since the epoch began
   int clock_reads = 0;
   std::string seen;
   ProgressLine line;
@@ -86,7 +87,7 @@ TEST_CASE("a moving line has the bytes of Keras's", "[observe][golden]") {
   screen.line.begin_epoch(1, 12, 938);
   CHECK(screen.seen == "Epoch 1/12\n");
   CHECK(screen.update(2 * second, 1, metrics) == "\r" + first);
-  CHECK(screen.update(2 * second + 30'000, 2, metrics) == "");             // 0.05 s have not passed
+  CHECK(screen.update(2 * second + 30'000, 2, metrics) == "");  // 0.05 s have not passed
   CHECK(screen.update(2 * second + 60'000, 3, metrics) == over(first) + third + "  ");
   CHECK(screen.update(31 * second, 936, metrics) == over(third) + almost + " ");
   CHECK(screen.update(31 * second + 60'000, 938, late) == over(almost) + complete + "  ");
@@ -129,7 +130,7 @@ TEST_CASE("the time that is left is told in hours, minutes or seconds", "[observ
       {2, 3600 * second, "\r1/2 [==============>...............] - ETA: 60:00"},
       {101, 36 * second, "\r  1/101 [..............................] - ETA: 60:00"},
   }));
-  auto screen = Screen{};
+  auto screen    = Screen{};
   screen.line.begin_epoch(1, 1, std::get<0>(row));
   CHECK(screen.update(std::get<1>(row), 1) == std::get<2>(row));
 }
@@ -165,7 +166,7 @@ TEST_CASE("in a file there is one line for each epoch; small values have an expo
 
 TEST_CASE("values that are no numbers are told as such", "[observe][unit]") {
   auto const nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
-  auto screen    = Screen{{Terminal::Kind::plain, 0}};
+  auto screen = Screen{{Terminal::Kind::plain, 0}};
   screen.line.begin_epoch(1, 1, 1);
   screen.update(0, 1);
   CHECK(screen.end(0, {{"a", nan}, {"b", -nan}, {"c", -infinity}}) ==
@@ -179,7 +180,8 @@ TEST_CASE("an epoch that stops early shows how far it came", "[observe][unit]") 
   CHECK_THAT(screen.end(second), Catch::EndsWith(" 5/10 [==============>...............] - 1s 200ms/step\n"));
 }
 
-TEST_CASE("on a narrow terminal the bar is shorter, then the line is cut, and it is whole at the end", "[observe][unit]") {
+TEST_CASE("on a narrow terminal the bar is shorter, then the line is cut, and it is whole at the end",
+          "[observe][unit]") {
   auto const metrics = Metrics{{"loss", 0.5}, {"accuracy", 0.75}};
   auto screen        = Screen{{Terminal::Kind::moving, 60}};
   screen.line.begin_epoch(1, 1, 10);
@@ -210,12 +212,11 @@ TEST_CASE("update reads the clock once and allocates nothing after the first cal
   auto written       = std::size_t{0};
   auto screen        = Screen{};
   screen.line        = ProgressLine{{Terminal::Kind::moving, 0},
-                                    [&written](std::string_view text) { written += text.size(); },
-                                    [&screen] {
-                                      ++screen.clock_reads;
-                                      return std::chrono::steady_clock::time_point{} +
-                                             std::chrono::microseconds{screen.now};
-                                    }};
+                             [&written](std::string_view text) { written += text.size(); },
+                             [&screen] {
+                               ++screen.clock_reads;
+                               return std::chrono::steady_clock::time_point{} + std::chrono::microseconds{screen.now};
+                             }};
   screen.line.begin_epoch(1, 12, 1000);
   screen.line.update(1, metrics);
   auto const reads  = screen.clock_reads;
@@ -230,7 +231,7 @@ TEST_CASE("update reads the clock once and allocates nothing after the first cal
 }
 
 TEST_CASE("the environment can ask for plain lines and for a width", "[observe][unit]") {
-  using Kind = Terminal::Kind;
+  using Kind    = Terminal::Kind;
   auto const of = [](Kind kind, std::map<std::string, char const*> const& set) {
     return Terminal::of(kind, 80, [&](char const* name) { return set.contains(name) ? set.at(name) : nullptr; });
   };
@@ -246,8 +247,8 @@ TEST_CASE("the environment can ask for plain lines and for a width", "[observe][
 
 TEST_CASE("a stream gets the line as it is", "[observe][unit]") {
   auto stream = std::ostringstream{};
-  auto line   = ProgressLine{{Terminal::Kind::plain, 0}, ProgressLine::to(stream),
-                             [] { return std::chrono::steady_clock::time_point{}; }};
+  auto line   = ProgressLine{
+        {Terminal::Kind::plain, 0}, ProgressLine::to(stream), [] { return std::chrono::steady_clock::time_point{}; }};
   line.begin_epoch(1, 2, 1);
   line.update(1, {});
   line.end_epoch({});

@@ -32,7 +32,7 @@ TEST_CASE("a page has the text that Prometheus reads", "[observe][golden]") {
 }
 
 TEST_CASE("gauges hold what is no number; the last value counts", "[observe][unit]") {
-  auto page = Prometheus{};
+  auto page         = Prometheus{};
   auto const values = {std::pair{std::nan(""), "NaN"}, std::pair{-HUGE_VAL, "-Inf"}, std::pair{-0.5, "-0.5"}};
   for (auto const& [value, text] : values) {
     page.gauge("x", "X.", value);
@@ -56,8 +56,12 @@ TEST_CASE("a tally is four counters for each operation, and a file is replaced b
   auto const folder = observe::Folder{};
   auto tally        = Tally{};
   for (int i = 0; i < 2; ++i) {
-    tally.take({.name = "all_reduce \"x\"", .category = Category::communication, .rank = 3,
-                .end = Event::Time{std::chrono::milliseconds{250}}, .bytes = 1'000'000'000, .messages = 7});
+    tally.take({.name     = "all_reduce \"x\"",
+                .category = Category::communication,
+                .rank     = 3,
+                .end      = Event::Time{std::chrono::milliseconds{250}},
+                .bytes    = 1'000'000'000,
+                .messages = 7});
     tally.take({.name = "forward"});
   }
   auto page = Prometheus{};

@@ -25,7 +25,7 @@ namespace {
 constexpr int ranks = 3, steps = 120;
 constexpr std::size_t batch = 24, validation = 400;
 
-using Weights = std::array<double, 3>;                     // two coordinates and a constant
+using Weights = std::array<double, 3>;  // two coordinates and a constant
 
 struct Point {
   double x, y;
@@ -36,7 +36,7 @@ struct Point {
 Point point(std::uint64_t i) {
   auto const random = Random{Seed{11}, i};
   auto const right  = random.uniform(0) < 0.5F;
-  auto const normal = [&](std::uint64_t from) {            // nearly
+  auto const normal = [&](std::uint64_t from) {  // nearly
     auto sum = -6.0;
     for (std::uint64_t k = from; k < from + 12; ++k) sum += random.uniform(k);
     return sum;
@@ -102,8 +102,8 @@ int main(int argc, char** argv) {
     if (step % 10 == 0) {
       auto test = Sums{};
       for (std::size_t i = 0; i < validation; ++i) test.add(w, point(1'000'000 + i));
-      auto const seen = std::array{MetricValue{"loss", test.loss / test.rows},
-                                   MetricValue{"accuracy", test.right / test.rows}};
+      auto const seen =
+          std::array{MetricValue{"loss", test.loss / test.rows}, MetricValue{"accuracy", test.right / test.rows}};
       checked.take({.step = step, .values = seen});
       values.push_back({"val_loss", seen[0].value});
       values.push_back({"val_accuracy", seen[1].value});
@@ -116,10 +116,10 @@ int main(int argc, char** argv) {
   }
   // One pixel, white.
   auto const pixel = std::array<unsigned char, 69>{
-      0x89, 'P',  'N',  'G',  0x0D, 0x0A, 0x1A, 0x0A, 0,    0,    0,    0x0D, 'I',  'H',  'D',  'R',  0,    0,
-      0,    1,    0,    0,    0,    1,    8,    2,    0,    0,    0,    0x90, 0x77, 0x53, 0xDE, 0,    0,    0,
-      0x0C, 'I',  'D',  'A',  'T',  0x08, 0xD7, 0x63, 0xF8, 0xFF, 0xFF, 0x3F, 0,    0x05, 0xFE, 0x02, 0xFE, 0xDC,
-      0xCC, 0x59, 0xE7, 0,    0,    0,    0,    'I',  'E',  'N',  'D',  0xAE, 0x42, 0x60, 0x82};
+      0x89, 'P',  'N',  'G', 0x0D, 0x0A, 0x1A, 0x0A, 0,    0,    0,    0x0D, 'I',  'H',  'D',  'R',  0,    0,
+      0,    1,    0,    0,   0,    1,    8,    2,    0,    0,    0,    0x90, 0x77, 0x53, 0xDE, 0,    0,    0,
+      0x0C, 'I',  'D',  'A', 'T',  0x08, 0xD7, 0x63, 0xF8, 0xFF, 0xFF, 0x3F, 0,    0x05, 0xFE, 0x02, 0xFE, 0xDC,
+      0xCC, 0x59, 0xE7, 0,   0,    0,    0,    'I',  'E',  'N',  'D',  0xAE, 0x42, 0x60, 0x82};
   board.image("pixel", steps, {.height = 1, .width = 1, .channels = 3, .png = std::as_bytes(std::span{pixel})});
   page.counters(tally);
   page.write(folder / "metrics.prom");

@@ -68,9 +68,9 @@ TEST_CASE("a fanout gives each sink the records that it takes", "[observe][unit]
 
 TEST_CASE("a fanout flushes every sink, then throws what the first that failed threw", "[observe][unit]") {
   auto one = Full{}, other = Full{};
-  auto last = Events{};
+  auto last     = Events{};
   other.flushed = 1;
-  auto sink = Fanout{one, other, last};
+  auto sink     = Fanout{one, other, last};
   CHECK_THROWS_WITH(sink.flush(), "disk 1 is full");
   CHECK(other.flushed == 2);
   CHECK(last.flushed == 1);
@@ -99,7 +99,7 @@ TEST_CASE("a timed scope is one event, with what was sent in it, also when an ex
 
 TEST_CASE("a name that is made at run time needs a letter", "[observe][unit]") {
   auto const name        = std::string{"bucket 2"};
-  constexpr auto literal = EventName{"bucket 2"};                          // in CHECK clang 14 crashes on it
+  constexpr auto literal = EventName{"bucket 2"};  // in CHECK clang 14 crashes on it
   CHECK(EventName::lasting(name) == literal);
   CHECK_THROWS_AS(EventName::lasting(""), BadArgument);
 }

@@ -54,45 +54,47 @@ TEST_CASE("a plot has a panel for each value, its validation beside it, axes, ti
   auto const svg = svg_plot(table({"step", "wall_time", "loss", "accuracy", "val_loss"},
                                   {{0, 50, 100}, {7, 8, 9}, {2, 1, 0.5}, {0.1, 0.5, 0.9}, {none, none, 0.75}}),
                             {.title = "A <run> & its \"curves\""});
-  CHECK(count(svg, "font-weight=\"bold\">") == 1);             // the title
+  CHECK(count(svg, "font-weight=\"bold\">") == 1);  // the title
   CHECK(count(svg, "rotate(-90)\">loss</text>") == 1);
   CHECK(count(svg, ">accuracy</text>") == 1);
   CHECK(count(svg, ">loss  0.5</text>") == 1);
   CHECK(count(svg, ">val_loss  0.75</text>") == 1);
-  CHECK(count(svg, "stroke-dasharray") == 2);              // the curve, and its piece in the legend
+  CHECK(count(svg, "stroke-dasharray") == 2);  // the curve, and its piece in the legend
   CHECK(count(svg, ">20</text>") == 2);
   CHECK(count(svg, ">step</text>") == 1);
   CHECK(count(svg, "A &lt;run&gt; &amp; its \"curves\"") == 2);
   CHECK(svg.find("nan") == svg.npos);
-  CHECK(curve(svg, 1).ends_with("h0.1"));                  // one point is a dot
+  CHECK(curve(svg, 1).ends_with("h0.1"));  // one point is a dot
 }
 
 TEST_CASE("a point lies where its numbers say", "[observe][golden]") {
   auto const svg = svg_plot(table({"step", "wall_time", "loss"}, {{0, 5, 10}, {7, 7, 7}, {0, 25, 100}}));
-  CHECK(curve(svg, 0) == "M78.0 193.8L271.0 154.9L464.0 38.2");          // axes from (78, 200) to (464, 32), 4 % margin
+  CHECK(curve(svg, 0) == "M78.0 193.8L271.0 154.9L464.0 38.2");  // axes from (78, 200) to (464, 32), 4 % margin
   CHECK(count(svg, "<text x=\"464.0\" y=\"219.0\" text-anchor=\"middle\">10</text>") == 1);
   CHECK(count(svg, "<text x=\"72.0\" y=\"43.2\" text-anchor=\"end\">100</text>") == 1);
 }
 
 TEST_CASE("means of epochs are apart from those of their steps, and a rate goes in steps", "[observe][unit]") {
-  auto const svg = svg_plot(table({"step", "epoch", "loss", "val_loss", "learning_rate"},
-                                  {{1, 2, 2, 3, 4, 4}, {none, none, 0, none, none, 1}, {9, 8, 8, 5, 4, 4},
-                                   {none, none, 7, none, none, 3}, {0.1, 0.1, 0.1, 0.1, 0.1, 0.01}}));
+  auto const svg =
+      svg_plot(table({"step", "epoch", "loss", "val_loss", "learning_rate"}, {{1, 2, 2, 3, 4, 4},
+                                                                              {none, none, 0, none, none, 1},
+                                                                              {9, 8, 8, 5, 4, 4},
+                                                                              {none, none, 7, none, none, 3},
+                                                                              {0.1, 0.1, 0.1, 0.1, 0.1, 0.01}}));
   CHECK(count(svg, ">epoch</text>") == 0);
-  CHECK(count(svg, "stroke-opacity=\"0.6\"") == 1);        // the steps of loss, of which val_loss has none
+  CHECK(count(svg, "stroke-opacity=\"0.6\"") == 1);  // the steps of loss, of which val_loss has none
   auto const faint = svg.substr(0, svg.find("\" stroke=\"" + std::string{detail::plot_colours[0]}));
-  CHECK(count(faint.substr(faint.rfind("d=\"")), "M") == 2);               // it begins again with the second epoch
-  CHECK(count(svg, "stroke-width=\"6\"") == 2);            // dots
+  CHECK(count(faint.substr(faint.rfind("d=\"")), "M") == 2);  // it begins again with the second epoch
+  CHECK(count(svg, "stroke-width=\"6\"") == 2);               // dots
   CHECK(count(svg, ">loss  4</text>") == 1);
   auto const rate = curve(svg.substr(svg.find(">learning_rate<")), 0);
   CHECK(count(rate, "H") >= 4);
-  CHECK(count(rate, "L") == 0);                            // no line falls aslant
+  CHECK(count(rate, "L") == 0);  // no line falls aslant
 }
 
 TEST_CASE("a value by its logarithm has ticks at powers of ten, and lacks what is not above 0", "[observe][unit]") {
   auto const by_log = PlotOptions{.log = {"loss"}};
-  auto const svg    = svg_plot(table({"step", "loss", "rate"}, {{1, 2, 3, 4}, {100, 1, -1, 0.01}, {1, 2, 3, 4}}),
-                                 by_log);
+  auto const svg = svg_plot(table({"step", "loss", "rate"}, {{1, 2, 3, 4}, {100, 1, -1, 0.01}, {1, 2, 3, 4}}), by_log);
   for (auto const* tick : {"0.01", "0.1", "1", "10", "100"})
     CHECK(count(svg, std::string{"end\">"} + tick + "</text>") >= 1);
   CHECK(curve(svg, 0) == "M78.0 33.7L206.7 116.0L464.0 198.3");
@@ -106,8 +108,8 @@ TEST_CASE("a value by its logarithm has ticks at powers of ten, and lacks what i
 }
 
 TEST_CASE("printed 8 cm wide, letters have 7 points, and a legend that is too long goes on below", "[observe][unit]") {
-  auto const svg = svg_plot(table({"step", "loss", "val_loss", "train_loss"},
-                                  {{1, 2}, {1, 2}, {2, 3}, {1.125, 1.375}}));
+  auto const svg =
+      svg_plot(table({"step", "loss", "val_loss", "train_loss"}, {{1, 2}, {1, 2}, {2, 3}, {1.125, 1.375}}));
   auto width = 0.0, letters = 0.0;
   REQUIRE(std::sscanf(svg.c_str() + svg.find(" width="), " width=\"%lf\"", &width) == 1);
   REQUIRE(std::sscanf(svg.c_str() + svg.find("font-size="), "font-size=\"%lf\"", &letters) == 1);
@@ -133,8 +135,8 @@ TEST_CASE("curves by wall time begin at 0 seconds", "[observe][unit]") {
 }
 
 TEST_CASE("numbers that cannot be drawn are passed over, and a column without any says so", "[observe][unit]") {
-  auto const svg = svg_plot(table({"step", "a", "b"},
-                                  {{1, 2, none, 4}, {HUGE_VAL, 3, 5, -HUGE_VAL}, {none, none, none, none}}));
+  auto const svg =
+      svg_plot(table({"step", "a", "b"}, {{1, 2, none, 4}, {HUGE_VAL, 3, 5, -HUGE_VAL}, {none, none, none, none}}));
   CHECK(count(svg, ">no numbers</text>") == 1);
   CHECK(curve(svg, 0) == "M271.0 116.0h0.1");
   for (auto const* word : {"nan", "inf"}) CHECK(svg.find(word) == svg.npos);

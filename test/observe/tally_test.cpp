@@ -36,7 +36,7 @@ TEST_CASE("bytes, messages and times are counted exactly, from any number of thr
     for (int t = 0; t < 4; ++t)
       threads.emplace_back("tally", [&tally, t] {
         for (int i = 0; i < 1000; ++i) {
-          constexpr EventName names[] = {"even", "odd"};                   // between ? and : clang 14 crashes on them
+          constexpr EventName names[] = {"even", "odd"};  // between ? and : clang 14 crashes on them
           auto const name             = names[i % 2];
           auto event                  = lasting(name, Category::communication, 3ns, t % 2);
           event.bytes                 = static_cast<std::size_t>(i);
@@ -76,12 +76,12 @@ TEST_CASE("the time of a rank is told by what it was for, and steps are counted"
 
 TEST_CASE("the pace of a rank is its own part of its last 1024 steps", "[observe][unit]") {
   auto tally = Tally{};
-  for (int step = 0; step < 1124; ++step) {                // rank 0 waits for rank 1: their steps are equally long
+  for (int step = 0; step < 1124; ++step) {  // rank 0 waits for rank 1: their steps are equally long
     auto const own = step < 100 ? 1s : step % 50 == 0 ? 9ms : 2ms;
     tally.take(lasting("all", Category::compute, own, 0));
     tally.take(lasting("wait", Category::wait, 20ms - own, 0));
     tally.take(lasting("step", Category::step, 20ms, 0));
-    tally.take(lasting("wait", Category::wait, 5ms, 1));   // tells nothing of what it computes
+    tally.take(lasting("wait", Category::wait, 5ms, 1));  // tells nothing of what it computes
     tally.take(lasting("step", Category::step, 20ms, 1));
   }
   auto const paces = tally.paces();
@@ -109,8 +109,8 @@ TEST_CASE("why-slow says what dominates, by how much, and what to try", "[observ
 
 TEST_CASE("each way to lose time has its own advice", "[observe][unit]") {
   CHECK_THAT(why_slow(spent(1, 0.9, 0.1, 0, 0, 0)), Catch::Contains("compute takes 900.00 ms of 1.00 s") &&
-                                                         Catch::Contains("9.0 times communication") &&
-                                                         Catch::Contains("more replicas"));
+                                                        Catch::Contains("9.0 times communication") &&
+                                                        Catch::Contains("more replicas"));
   CHECK_THAT(why_slow(spent(1, 0.2, 0.1, 0.6, 0.1, 0)), Catch::Contains("wait takes") && Catch::Contains("straggler"));
   CHECK_THAT(why_slow(spent(1, 0.2, 0.1, 0, 0.7, 0)), Catch::Contains("input takes") && Catch::Contains("prefetch"));
   CHECK_THAT(why_slow(spent(1, 0.2, 0.1, 0, 0, 0.7)),
@@ -143,10 +143,10 @@ TEST_CASE("the straggler line names the slowest rank, or none", "[observe][golde
 TEST_CASE("an offset between clocks is right within its error, however uneven the ways are", "[observe][unit]") {
   auto const random = Random{Seed{3}, 1};
   for (std::uint64_t round = 0; round < 200; ++round) {
-    auto const truth = std::chrono::nanoseconds{static_cast<std::int64_t>(random.below(round * 32, 2'000'000'000)) -
-                                                1'000'000'000};
-    auto pings       = std::vector<Ping>{};
-    auto fastest     = std::chrono::nanoseconds::max();
+    auto const truth =
+        std::chrono::nanoseconds{static_cast<std::int64_t>(random.below(round * 32, 2'000'000'000)) - 1'000'000'000};
+    auto pings   = std::vector<Ping>{};
+    auto fastest = std::chrono::nanoseconds::max();
     for (std::uint64_t i = 1; i < 9; ++i) {
       auto const there = std::chrono::nanoseconds{random.below(round * 32 + 2 * i, 100'000)};
       auto const back  = std::chrono::nanoseconds{random.below(round * 32 + 2 * i + 1, 100'000)};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/observe/tensorboard.hpp>
 
-#include "test/support/event_file.hpp"
 #include "test/observe/folder.hpp"
+#include "test/support/event_file.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -19,13 +19,16 @@ using observe::content_of, observe::events_of, observe::hex, observe::said;
 namespace {
 
 auto const first_event = hex("1800000000000000 a37f4b22 09000000000000f83f 1a0d 627261696e2e4576656e743a32 2a28646c");
-auto const v1_scalar   = hex("1a00000000000000 129bd82d 09000000000000f83f 1007 2a0d 0a0b 0a046c6f7373 150000803e "
-                             "c9d07b8d");
-auto const v2_scalar   = hex("3000000000000000 95f5d05f 09000000000000f83f 1007 2a23 0a21 0a046c6f7373 420a 0801 1200 "
-                             "2a040000803e 4a0d 0a09 0a077363616c617273 2001 2533336c");
+auto const v1_scalar =
+    hex("1a00000000000000 129bd82d 09000000000000f83f 1007 2a0d 0a0b 0a046c6f7373 150000803e "
+        "c9d07b8d");
+auto const v2_scalar =
+    hex("3000000000000000 95f5d05f 09000000000000f83f 1007 2a23 0a21 0a046c6f7373 420a 0801 1200 "
+        "2a040000803e 4a0d 0a09 0a077363616c617273 2001 2533336c");
 
-auto const pixel = hex("89504e470d0a1a0a 0000000d4948445200000001000000010802000000907753de "
-                       "0000000c4944415408d763f8ffff3f0005fe02fedccc59e7 0000000049454e44ae426082");
+auto const pixel =
+    hex("89504e470d0a1a0a 0000000d4948445200000001000000010802000000907753de "
+        "0000000c4944415408d763f8ffff3f0005fe02fedccc59e7 0000000049454e44ae426082");
 
 TensorBoardRunOptions at(double const& now, std::uint64_t first_step = 0) {
   return {.first_step = first_step, .clock = [&now] { return now; }};
@@ -146,7 +149,7 @@ TEST_CASE("a start marks its first step, and comes after the file of the start b
     now += 7;
     board.take({.step = first_step + 61, .values = std::vector<MetricValue>{{"loss", 1}}});
     files.push_back(board.file());
-    now -= 1000;                                           // somebody sets the clock
+    now -= 1000;  // somebody sets the clock
   }
   CHECK(files[0] < files[1]);
   auto const before = events_of(content_of(files[0])), after = events_of(content_of(files[1]));

@@ -21,8 +21,12 @@ using observe::content_of, observe::said;
 namespace {
 
 Event event(EventName name, std::chrono::nanoseconds begin, std::chrono::nanoseconds time, Rank rank = 0) {
-  return {.name = name, .category = Category::communication, .rank = rank, .step = 7, .begin = Event::Time{begin},
-          .end = Event::Time{begin + time}};
+  return {.name     = name,
+          .category = Category::communication,
+          .rank     = rank,
+          .step     = 7,
+          .begin    = Event::Time{begin},
+          .end      = Event::Time{begin + time}};
 }
 
 nlohmann::json json_of(std::filesystem::path const& file) { return nlohmann::json::parse(content_of(file)); }
@@ -65,8 +69,10 @@ TEST_CASE("a timeline is Chrome's trace: a process for a rank, a thread for a ca
 
 TEST_CASE("any name is kept as JSON can hold it", "[observe][unit]") {
   auto const folder = observe::Folder{};
-  auto const names  = std::vector<std::string>{"\"\\/\b\n\t\x01</script>", "gr\xC3\xB6\xC3\x9F" "e", "torn \xC3",
-                                               "\xFF", std::string{"a\0b", 3}};
+  auto const names  = std::vector<std::string>{"\"\\/\b\n\t\x01</script>",
+                                               "gr\xC3\xB6\xC3\x9F"
+                                                "e",
+                                               "torn \xC3", "\xFF", std::string{"a\0b", 3}};
   auto timeline     = Timeline{folder / "trace.json"};
   for (auto const& name : names) timeline.take(event(EventName::lasting(name), 1us, 1us));
   timeline.flush();
@@ -91,11 +97,11 @@ TEST_CASE("a timeline is whole JSON after every write, also of events that came 
         for (int i = 0; i < 100; ++i) timeline.take(event("e", i * 1us, 1us, rank));
       });
   }
-  CHECK(timed_in(file).size() == 384);                     // 24 buffers: the last is full, but not written yet
+  CHECK(timed_in(file).size() == 384);  // 24 buffers: the last is full, but not written yet
   timeline.align({.offset = 1'000'000'000ns, .error = 1ns});
   timeline.flush();
   CHECK(timed_in(file).size() == 400);
-  timeline.align({});                                      // a shorter closing
+  timeline.align({});  // a shorter closing
   timeline.flush();
   CHECK(json_of(file)["otherData"]["clock_offset_ns"] == 0);
   CHECK(timeline.dropped() == 0);
@@ -121,7 +127,7 @@ TEST_CASE("a disk that is full is told by flush, with what was lost, and trainin
 TEST_CASE("merged timelines are on rank 0's clock, and begin at 0", "[observe][unit]") {
   auto const folder = observe::Folder{};
   auto files        = std::vector<std::filesystem::path>{};
-  for (int rank = 0; rank < 3; ++rank) {                   // the same moment on three clocks
+  for (int rank = 0; rank < 3; ++rank) {  // the same moment on three clocks
     files.push_back(folder / ("trace-" + std::to_string(rank) + ".json"));
     auto timeline = Timeline{files.back(), {.offset = rank * -1'000s, .error = rank * 7ns}};
     timeline.take(event("second", rank * 1'000s + 12us + 1ns, 1us, rank));

@@ -27,18 +27,16 @@ using namespace chorale::optim;
 namespace {
 
 /// An update by a rule of either kind.
-template <class Rule>
-void update(Rule const& rule, Update const& u) {
+template <class Rule> void update(Rule const& rule, Update const& u) {
   if constexpr (UpdatesByVariable<Rule>) rule.template update_variable<Cpu>(u);
   else rule.template update<Cpu>(u);
 }
 
 /// Runs ten steps with gradients sin(i + step) on 33 numbers: odd, so that vector tails are met.
-template <class Rule>
-std::vector<float> ten_steps(Rule const& rule) {
+template <class Rule> std::vector<float> ten_steps(Rule const& rule) {
   constexpr std::size_t n = 33;
-  auto w     = std::vector<float>(n), g = w, slots = std::vector<float>(n * 2);
-  auto now   = Moment{};
+  auto w = std::vector<float>(n), g = w, slots = std::vector<float>(n * 2);
+  auto now = Moment{};
   for (std::size_t i = 0; i < n; ++i) w[i] = static_cast<float>(i) / 10.0F - 1.0F;
   for (; now.step < 10; ++now.step) {
     for (std::size_t i = 0; i < n; ++i) g[i] = 4.0F * std::sin(static_cast<float>(i) + static_cast<float>(now.step));
@@ -49,13 +47,12 @@ std::vector<float> ten_steps(Rule const& rule) {
 }
 
 /// The same in double; `step(w, g, state, t)` is the paper's formula with t from 1.
-template <class Step>
-void check(std::vector<float> const& got, Step&& step) {
+template <class Step> void check(std::vector<float> const& got, Step&& step) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     double w = static_cast<double>(static_cast<float>(i) / 10.0F - 1.0F), state[2] = {};
     for (int t = 1; t <= 10; ++t)
       step(w, static_cast<double>(std::sin(static_cast<float>(i) + static_cast<float>(t - 1))), state, t);
-    CHECK(got[i] == Approx(w).epsilon(1e-5).margin(1e-6));                 // ten float steps of 6e-8 each
+    CHECK(got[i] == Approx(w).epsilon(1e-5).margin(1e-6));  // ten float steps of 6e-8 each
   }
 }
 
@@ -87,21 +84,21 @@ TEST_CASE("SGD with weight decay follows its formulas, decoupled and in the grad
   rule.kind = SGD::Momentum::nesterov;
   check(ten_steps(rule), [](double& w, double g, double* v, int) {
     auto const step = 0.1 * (g + 0.25 * w);
-    v[0] = 0.9 * v[0] - step;
+    v[0]            = 0.9 * v[0] - step;
     w += 0.9 * v[0] - step;
   });
   rule.decay = SGD::Decay::decoupled;
   check(ten_steps(rule), [](double& w, double g, double* v, int) {
     v[0] = 0.9 * v[0] - 0.1 * g;
-    w = w * (1 - 0.1 * 0.25) + 0.9 * v[0] - 0.1 * g;
+    w    = w * (1 - 0.1 * 0.25) + 0.9 * v[0] - 0.1 * g;
   });
 }
 
 TEST_CASE("Adam and AdamW follow their formulas", "[optim]") {
   auto const adam = [](double decay) {
     return [decay](double& w, double g, double* s, int t) {
-      s[0] = 0.9 * s[0] + 0.1 * g;
-      s[1] = 0.999 * s[1] + 0.001 * g * g;
+      s[0]         = 0.9 * s[0] + 0.1 * g;
+      s[1]         = 0.999 * s[1] + 0.001 * g * g;
       auto const m = s[0] / (1 - std::pow(0.9, t)), v = s[1] / (1 - std::pow(0.999, t));
       w = w * (1 - 0.01 * decay) - 0.01 * m / (std::sqrt(v) + 1e-7);
     };
@@ -119,7 +116,7 @@ TEST_CASE("a gradient that stays away is forgotten, and leaves no denormal numbe
       std::fill(g.begin(), g.end(), 0.0F);
     }
     CHECK(std::ranges::none_of(slots, [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; }));
-    CHECK(slots[0] == 0.0F);                                               // 0.9^1200 is 1e-55
+    CHECK(slots[0] == 0.0F);  // 0.9^1200 is 1e-55
   };
   forgotten(SGD{.learning_rate = 0.1F, .momentum = 0.9F});
   forgotten(SGD{.learning_rate = 0.1F, .momentum = 0.9F, .kind = SGD::Momentum::nesterov});
@@ -149,7 +146,7 @@ TEST_CASE("padding stays zero under every rule", "[optim]") {
 
 TEST_CASE("a centered RMSprop has no root of a negative number", "[optim]") {
   auto w = std::vector<float>(33), g = std::vector<float>(33), slots = std::vector<float>(99);
-  for (auto now = Moment{}; now.step < 300; ++now.step) {                  // one gradient for ever: v - a² goes to 0
+  for (auto now = Moment{}; now.step < 300; ++now.step) {  // one gradient for ever: v - a² goes to 0
     for (std::size_t i = 0; i < g.size(); ++i) g[i] = 100.0F + static_cast<float>(i);
     RMSprop{.learning_rate = 1e-6F, .centered = true}.update<Cpu>(Update{w, g, slots, 1.0F, now});
   }
@@ -157,16 +154,16 @@ TEST_CASE("a centered RMSprop has no root of a negative number", "[optim]") {
 }
 
 TEST_CASE("Nadam knows how far it is after any number of steps", "[optim]") {
-  auto const step_of = [](Nadam const& rule, std::int64_t step) {          // of a gradient that never changed
+  auto const step_of = [](Nadam const& rule, std::int64_t step) {  // of a gradient that never changed
     auto w = std::vector<float>(1), g = std::vector<float>{1.0F}, slots = std::vector<float>(2);
     auto const mean = [step](float beta) { return static_cast<float>(1 - std::pow(double{beta}, step)); };
-    slots = {mean(rule.beta_1), mean(rule.beta_2)};
+    slots           = {mean(rule.beta_1), mean(rule.beta_2)};
     rule.update<Cpu>(Update{w, g, slots, 1.0F, Moment{.step = step}});
     return -w[0] / 0.5F;
   };
   CHECK(step_of({.learning_rate = 0.5F}, 1'000'000) == Approx(1.0).epsilon(1e-5));
   CHECK(step_of({.learning_rate = 0.5F, .beta_1 = 0.9999F}, 1'000'000) == Approx(1.0).epsilon(1e-4));
-  auto product = 1.0;                                                      // by definition, beyond the 960 factors
+  auto product = 1.0;  // by definition, beyond the 960 factors
   auto const u = [](int t) { return double{0.9999F} * (1 - std::pow(0.96, t) / 2); };
   for (int t = 1; t <= 2001; ++t) product *= u(t);
   auto const m    = 1 - std::pow(double{0.9999F}, 2001);
@@ -186,7 +183,7 @@ TEST_CASE("a step of LAMB is as long as the variable, times the rate", "[optim]"
   Lamb{.learning_rate = 0.25F}.update_variable<Cpu>(Update{moved, g, slots, 1.0F, Moment{}});
   for (std::size_t i = 0; i < w.size(); ++i) moved[i] -= w[i];
   CHECK(norm(moved) == Approx(0.25 * norm(w)));
-  auto zeros = std::vector<float>(33);                                     // the ratio is 1
+  auto zeros = std::vector<float>(33);  // the ratio is 1
   std::ranges::fill(slots, 0.0F);
   Lamb{.learning_rate = 0.25F}.update_variable<Cpu>(Update{zeros, g, slots, 1.0F, Moment{}});
   CHECK(std::abs(zeros[0]) == Approx(0.25));
@@ -195,12 +192,16 @@ TEST_CASE("a step of LAMB is as long as the variable, times the rate", "[optim]"
 TEST_CASE("an option of an optimizer that is out of range is one sentence", "[optim]") {
   using Catch::Matchers::Contains;
   auto const nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK_THROWS_WITH(check_options(Adam{.epsilon = nan}), Contains("epsilon of optim::Adam is a number above 0, got nan"));
+  CHECK_THROWS_WITH(check_options(Adam{.epsilon = nan}),
+                    Contains("epsilon of optim::Adam is a number above 0, got nan"));
   CHECK_THROWS_WITH(check_options(RMSprop{.epsilon = -1}), Contains("epsilon of optim::RMSprop is a number above 0"));
   CHECK_THROWS_WITH(check_options(RMSprop{.rho = 1}), Contains("rho of optim::RMSprop is from 0 to below 1, got 1"));
-  CHECK_THROWS_WITH(check_options(RMSprop{.momentum = 2}), Contains("momentum of optim::RMSprop is from 0 to 1, got 2"));
-  CHECK_THROWS_WITH(check_options(Nadam{.beta_1 = nan}), Contains("beta_1 of optim::Nadam is from 0 to below 1, got nan"));
-  CHECK_THROWS_WITH(check_options(Lion{.weight_decay = -1}), Contains("weight_decay of optim::Lion is a number of 0 or"));
+  CHECK_THROWS_WITH(check_options(RMSprop{.momentum = 2}),
+                    Contains("momentum of optim::RMSprop is from 0 to 1, got 2"));
+  CHECK_THROWS_WITH(check_options(Nadam{.beta_1 = nan}),
+                    Contains("beta_1 of optim::Nadam is from 0 to below 1, got nan"));
+  CHECK_THROWS_WITH(check_options(Lion{.weight_decay = -1}),
+                    Contains("weight_decay of optim::Lion is a number of 0 or"));
   CHECK_THROWS_WITH(Lamb{.learning_rate = nan}, Contains("a learning rate is 0 or more, got nan"));
   auto const inf = std::numeric_limits<float>::infinity();
   for (auto const bad : {nan, inf, -0.1F}) {
@@ -219,10 +220,10 @@ TEST_CASE("an option of an optimizer that is out of range is one sentence", "[op
 }
 
 TEST_CASE("clipping by global norm scales only what is too long", "[optim]") {
-  auto const g = std::vector<float>{3.0F, 4.0F};                           // norm 5
+  auto const g = std::vector<float>{3.0F, 4.0F};  // norm 5
   CHECK(clip_factor<Cpu>(g, 1.0F, 10.0F) == 1.0F);
   CHECK(clip_factor<Cpu>(g, 1.0F, 1.0F) == Approx(0.2));
-  CHECK(clip_factor<Cpu>(g, 0.1F, 1.0F) == 1.0F);                          // the scaled gradient has norm 0.5
+  CHECK(clip_factor<Cpu>(g, 0.1F, 1.0F) == 1.0F);  // the scaled gradient has norm 0.5
 }
 
 TEST_CASE("LinearWarmup grows in equal steps to its target and stays there", "[optim]") {
@@ -232,7 +233,7 @@ TEST_CASE("LinearWarmup grows in equal steps to its target and stays there", "[o
   CHECK(warmup({.step = 3}) == Approx(0.4));
   CHECK(warmup({.step = 4}) == 0.5F);
   CHECK(warmup({.step = 1'000'000}) == 0.5F);
-  CHECK(warmup({.step = 2, .rate = 0.7F}) == 0.7F);                        // a callback's rate takes its place
+  CHECK(warmup({.step = 2, .rate = 0.7F}) == 0.7F);  // a callback's rate takes its place
   CHECK(Rate{LinearWarmup{.initial = 0.1F, .target = 0.5F, .steps = 0}}({.step = 0}) == 0.5F);
 }
 
@@ -249,7 +250,7 @@ TEST_CASE("a schedule is followed by another one, which counts its steps from th
   CHECK(three({.step = 1}) == 0.5F);
   CHECK(three({.step = 2}) == 0.25F);
   CHECK(three({.step = 4}) == 0.25F);
-  CHECK(three({.step = 5, .epoch = 3}) == 1e-4F);                          // epochs go on
+  CHECK(three({.step = 5, .epoch = 3}) == 1e-4F);  // epochs go on
   CHECK_THROWS_WITH(Rate{0.5F}.then(-1, 0.1F), Catch::Contains("then takes 0 steps or more, got -1"));
 }
 
@@ -269,20 +270,20 @@ TEST_CASE("a schedule is any function of the moment, and ranks compare its rates
   CHECK(rate({.step = 3}) == 0.25F);
   CHECK(rate({.step = 3, .rate = 0.7F}) == 0.7F);
   CHECK(rate.text() == "lambda(0:1,1:0.5)");
-  auto const table = Rate{[all = std::vector{0.5F, 0.25F}](Moment t) { return all.at(static_cast<std::size_t>(t.step)); }};
-  CHECK(table.text() == "lambda(0:0.5,1:0.25)");                           // nobody asks it for the rate of step 2
+  auto const table =
+      Rate{[all = std::vector{0.5F, 0.25F}](Moment t) { return all.at(static_cast<std::size_t>(t.step)); }};
+  CHECK(table.text() == "lambda(0:0.5,1:0.25)");  // nobody asks it for the rate of step 2
   auto const own = Rate{Halving{0.5F}};
   CHECK(own.text() == "Halving(0.5)");
   CHECK(own({.epoch = 2}) == 0.125F);
   CHECK(Rate{own}.then(3, own)({.step = 5, .epoch = 1}) == 0.25F);
   auto const falls = Rate{[](Moment t) { return 0.5F - static_cast<float>(t.step); }};
   CHECK(falls({.step = 0}) == 0.5F);
-  CHECK_THROWS_WITH(falls({.step = 2, .epoch = 1}),
-                    Catch::Contains("the function gives -1.5 for step 2 of epoch 1"));
+  CHECK_THROWS_WITH(falls({.step = 2, .epoch = 1}), Catch::Contains("the function gives -1.5 for step 2 of epoch 1"));
 }
 
 TEST_CASE("an average of variables follows its formula over blocks", "[optim]") {
-  auto const n    = std::size_t{40'000};                                   // three blocks, the last one not full
+  auto const n    = std::size_t{40'000};  // three blocks, the last one not full
   auto const rule = Averaged{SGD{.learning_rate = 0.1F, .momentum = 0.5F}, 0.75F};
   auto w = std::vector<float>(n), g = w, slots = std::vector<float>(2 * n), plain = w, velocity = w;
   auto average = std::vector<double>(n);
@@ -294,7 +295,7 @@ TEST_CASE("an average of variables follows its formula over blocks", "[optim]") 
     for (std::size_t i = 0; i < n; ++i)
       average[i] = now.step == 0 ? static_cast<double>(w[i]) : 0.75 * average[i] + 0.25 * static_cast<double>(w[i]);
   }
-  CHECK(w == plain);                                                       // averages change nothing
+  CHECK(w == plain);  // averages change nothing
   auto worst = 0.0;
   for (std::size_t i = 0; i < n; ++i)
     worst = std::max(worst, std::abs(static_cast<double>(w[i] + slots[n + i]) - average[i]));

@@ -12,7 +12,7 @@
 #include <vector>
 
 using namespace chorale;
-using Points = BasicBatch<float, float>;                                   // x (B, 1), y (B, 1)
+using Points = BasicBatch<float, float>;  // x (B, 1), y (B, 1)
 
 /// y = w x + b: adds up the squared errors, and their derivatives.
 auto const squared_error = [](auto& step, Points const& batch) {
@@ -29,11 +29,11 @@ auto const squared_error = [](auto& step, Points const& batch) {
 // From w = b = 0 the loss is (9 + 1 + 9 + 25) / 4 = 11. Its gradient by w is 2 (-6 - 1 - 3 - 10) / 4 = -10, by b -2.
 // With w = 1.25 and b = 0.25 the loss is (0.5625 + 0 + 2.25 + 5.0625) / 4 = 1.96875.
 int main() {
-  auto const x = std::vector<float>{-2, -1, 1, 2}, y = std::vector<float>{-3, -1, 3, 5};     // y = 2 x + 1
-  auto const rows  = data::from_tensors(x, y, 1).batch(4);
-  auto const model = custom_model<Points>({{"w", {1}, Init::zeros}, {"b", {1}, Init::zeros}}, squared_error,
-                                          optim::SGD{.learning_rate = 0.125F});
-  auto trainer     = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}};
+  auto const x = std::vector<float>{-2, -1, 1, 2}, y = std::vector<float>{-3, -1, 3, 5};  // y = 2 x + 1
+  auto const rows   = data::from_tensors(x, y, 1).batch(4);
+  auto const model  = custom_model<Points>({{"w", {1}, Init::zeros}, {"b", {1}, Init::zeros}}, squared_error,
+                                           optim::SGD{.learning_rate = 0.125F});
+  auto trainer      = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}};
   auto const before = trainer.evaluate(rows).loss();
   trainer.fit(rows, {.show = Show::nothing});
   auto const after = trainer.evaluate(rows).loss();

@@ -38,10 +38,10 @@ struct Device {
   DeviceDescription description;
 };
 struct Event {
-  bool ready = true;
+  bool ready                      = true;
   void (*callback)(Error*, void*) = nullptr;
-  void* user = nullptr;
-  std::string fails{};                                     // with this
+  void* user                      = nullptr;
+  std::string fails{};  // with this
 };
 struct Client {
   std::vector<Device> devices{};
@@ -49,7 +49,7 @@ struct Client {
 };
 struct Buffer {
   std::vector<std::int64_t> dims{};
-  int type = 0;
+  int type       = 0;
   Device* device = nullptr;
   std::vector<std::byte> bytes{};
   bool deleted = false;
@@ -65,7 +65,7 @@ struct LoadedExecutable {
   Executable program{};
   std::vector<Device*> devices{};
   std::string text{};
-  std::shared_ptr<void> parsed{};                          // of a plug-in that computes
+  std::shared_ptr<void> parsed{};  // of a plug-in that computes
 };
 struct Topology {
   std::vector<DeviceDescription> devices{};
@@ -80,16 +80,16 @@ namespace api = chorale::pjrt::api;
 
 /// What the fake plug-in has seen and given out, for tests to read; and what it shall do.
 struct World {
-  std::map<std::string, pjrt::OptionValue> options{};      // of the last client
-  std::vector<std::string> from_store{};                   // what the key-value store answered
-  std::string options_proto{};                             // of the last compilation
-  int errors = 0, events = 0, buffers = 0, executables = 0, clients = 0, topologies = 0;     // that are not freed
-  std::string client_fails{};                              // with this text, code 5
-  bool refuses_count = false;                              // the option cpu_device_count, as plug-ins for TPUs do
-  bool holds_events = false;                               // events of runs stay open until release()
-  std::vector<api::Event*> held{};                         // with the mutex, when threads run programs
+  std::map<std::string, pjrt::OptionValue> options{};  // of the last client
+  std::vector<std::string> from_store{};               // what the key-value store answered
+  std::string options_proto{};                         // of the last compilation
+  int errors = 0, events = 0, buffers = 0, executables = 0, clients = 0, topologies = 0;  // that are not freed
+  std::string client_fails{};                                                             // with this text, code 5
+  bool refuses_count = false;       // the option cpu_device_count, as plug-ins for TPUs do
+  bool holds_events  = false;       // events of runs stay open until release()
+  std::vector<api::Event*> held{};  // with the mutex, when threads run programs
   std::size_t most_held = 0;
-  int* allocations = nullptr;                              // a counter that shall not see what runs allocate in here
+  int* allocations      = nullptr;  // a counter that shall not see what runs allocate in here
   std::mutex mutex{};
 };
 inline World& world() {
@@ -113,12 +113,12 @@ inline std::thread release(std::string fails = {}) {
   auto held      = std::exchange(world().held, {});
   return std::thread{[held, fails] {
     for (std::size_t i = 0; i < held.size(); ++i) {
-      auto* const error = i == 0 && !fails.empty() ? fail(13, fails) : nullptr;
-      auto lock         = std::unique_lock{world().mutex};
-      held[i]->ready    = true;
+      auto* const error           = i == 0 && !fails.empty() ? fail(13, fails) : nullptr;
+      auto lock                   = std::unique_lock{world().mutex};
+      held[i]->ready              = true;
       auto const [callback, user] = std::pair{held[i]->callback, held[i]->user};
       lock.unlock();
-      if (callback != nullptr) callback(error, user);                      // it destroys the event
+      if (callback != nullptr) callback(error, user);  // it destroys the event
     }
   }};
 }
@@ -171,7 +171,7 @@ inline api::Error* compile(api::Program const& given, std::string_view options, 
   if (std::string_view{given.format, given.format_size} != "mlir") return fail(3, "Unknown program format.");
   world().options_proto = options;
   auto const read       = read_options(options);
-  if (read.replicas == 0 || read.partitions == 0) std::abort();            // as real ones do
+  if (read.replicas == 0 || read.partitions == 0) std::abort();  // as real ones do
   if (auto const at = text.find("!fault "); at != text.npos)
     return fail(2, text.substr(at + 7, text.find('\n', at) - at - 7) + "\n<unknown>:0: error: Failed to parse.");
   to.replicas  = read.replicas;
@@ -187,7 +187,9 @@ inline api::Error* compile(api::Program const& given, std::string_view options, 
 
 inline api::Buffer* new_buffer(pjrt::Shape const& shape, api::Device* device) {
   ++world().buffers;
-  return new api::Buffer{{shape.dims.begin(), shape.dims.end()}, static_cast<int>(shape.type), device,
+  return new api::Buffer{{shape.dims.begin(), shape.dims.end()},
+                         static_cast<int>(shape.type),
+                         device,
                          std::vector<std::byte>(shape.bytes())};
 }
 
@@ -207,8 +209,7 @@ class NotCounted {
 /// Runs a program, whose results are zeros at first.
 ///
 /// compute   compute(call) fills call.results[device][result]
-template <class Compute>
-api::Error* execute(api::Execute* call, Compute&& compute) {
+template <class Compute> api::Error* execute(api::Execute* call, Compute&& compute) {
   auto const mine       = NotCounted{};
   auto& loaded          = *call->executable;
   auto const& signature = loaded.program.signature;
@@ -227,7 +228,7 @@ api::Error* execute(api::Execute* call, Compute&& compute) {
     call->complete[d] = new_event();
     if (!world().holds_events) continue;
     call->complete[d]->ready = false;
-    auto const lock = std::lock_guard{world().mutex};
+    auto const lock          = std::lock_guard{world().mutex};
     world().held.push_back(call->complete[d]);
     world().most_held = std::max(world().most_held, world().held.size());
   }
@@ -260,22 +261,24 @@ inline api::Error* create_client(api::ClientCreate* call) {
   if (w.refuses_count && w.options.contains("cpu_device_count"))
     return fail(3, "Unexpected option name passed to PJRT_Client_Create: cpu_device_count");
   auto const count = w.options.contains("cpu_device_count") ? std::get<std::int64_t>(w.options["cpu_device_count"]) : 4;
-  if (call->put != nullptr) {                              // as clients of several hosts do
-    static auto make  = api::MakeError{[](int code, char const* text, std::size_t size) {
-      return fail(code, std::string{text, size});
-    }};
-    auto const key    = std::string{"topology/0"};
-    auto const value  = std::string{"4 \0 devices", 11};
-    auto put          = api::KeyValuePut{.key = key.data(), .key_size = key.size(), .value = value.data(),
-                                         .value_size = value.size(), .make_error = &make, .user = call->put_user};
+  if (call->put != nullptr) {  // as clients of several hosts do
+    static auto make = api::MakeError{
+        [](int code, char const* text, std::size_t size) { return fail(code, std::string{text, size}); }};
+    auto const key   = std::string{"topology/0"};
+    auto const value = std::string{"4 \0 devices", 11};
+    auto put         = api::KeyValuePut{.key        = key.data(),
+                                        .key_size   = key.size(),
+                                        .value      = value.data(),
+                                        .value_size = value.size(),
+                                        .make_error = &make,
+                                        .user       = call->put_user};
     if (auto* const error = call->put(&put)) return error;
-    auto get          = api::KeyValueGet{.key = key.data(), .key_size = key.size(), .timeout_in_ms = 250,
-                                         .make_error = &make, .user = call->get_user};
+    auto get = api::KeyValueGet{
+        .key = key.data(), .key_size = key.size(), .timeout_in_ms = 250, .make_error = &make, .user = call->get_user};
     if (auto* const error = call->get(&get)) return error;
     w.from_store.emplace_back(get.value, get.value_size);
     get.deleter(get.value);
-    auto none         = api::KeyValueTryGet{.key = "absent", .key_size = 6, .make_error = &make,
-                                            .user = call->try_get_user};
+    auto none = api::KeyValueTryGet{.key = "absent", .key_size = 6, .make_error = &make, .user = call->try_get_user};
     if (auto* const error = call->try_get(&none)) {
       w.from_store.push_back(std::to_string(error->code) + " " + error->said);
       delete error;
@@ -290,8 +293,7 @@ inline api::Error* create_client(api::ClientCreate* call) {
   return nullptr;
 }
 
-template <class Handle>
-api::Error* give(std::string_view text, Handle* call) {
+template <class Handle> api::Error* give(std::string_view text, Handle* call) {
   call->text = text.data();
   call->size = text.size();
   return nullptr;
@@ -302,18 +304,14 @@ struct Table {
   api::Table head{};
   std::array<void*, 128> functions{};
 
-  template <class Record, class Function>
-  void set(Function function) {
+  template <class Record, class Function> void set(Function function) {
     functions[Record::call.slot] = reinterpret_cast<void*>(static_cast<api::Error* (*)(Record*)>(function));
   }
-  template <class Record>
-  void clear() {
-    functions[Record::call.slot] = nullptr;
-  }
+  template <class Record> void clear() { functions[Record::call.slot] = nullptr; }
 
   explicit Table(int minor = 106) {
-    head.struct_size = sizeof(Table);
-    head.minor       = minor;
+    head.struct_size                        = sizeof(Table);
+    head.minor                              = minor;
     functions[api::ErrorMessage::call.slot] = reinterpret_cast<void*>(+[](api::ErrorMessage* call) {
       call->text = call->handle->said.data();
       call->size = call->handle->said.size();
@@ -326,13 +324,18 @@ struct Table {
     set<api::PluginInitialize>([](auto*) -> api::Error* { return nullptr; });
     set<api::PluginAttributes>([](auto* call) -> api::Error* {
       static constexpr std::int64_t version[] = {1, 16, 1};
-      static auto const values = std::array{
-          api::NamedValue{.name = "stablehlo_current_version", .name_size = 25, .type = api::NamedValue::integers,
-                          .value = {.integers = version}, .value_size = 3},
-          api::NamedValue{.name = "made_by", .name_size = 7, .type = api::NamedValue::text,
-                          .value = {.text = "a test"}, .value_size = 6}};
-      call->attributes = values.data();
-      call->size       = values.size();
+      static auto const values                = std::array{api::NamedValue{.name       = "stablehlo_current_version",
+                                                                           .name_size  = 25,
+                                                                           .type       = api::NamedValue::integers,
+                                                                           .value      = {.integers = version},
+                                                                           .value_size = 3},
+                                            api::NamedValue{.name       = "made_by",
+                                                                           .name_size  = 7,
+                                                                           .type       = api::NamedValue::text,
+                                                                           .value      = {.text = "a test"},
+                                                                           .value_size = 6}};
+      call->attributes                        = values.data();
+      call->size                              = values.size();
       return nullptr;
     });
     set<api::EventDestroy>([](auto* call) -> api::Error* {
@@ -379,9 +382,8 @@ struct Table {
         call->executable->devices.push_back(call->client->list[static_cast<std::size_t>(id)]);
       return nullptr;
     });
-    set<api::LoadedDestroy>([](auto* call) -> api::Error* {
-      return delete call->handle, --world().executables, nullptr;
-    });
+    set<api::LoadedDestroy>(
+        [](auto* call) -> api::Error* { return delete call->handle, --world().executables, nullptr; });
     set<api::LoadedProgram>([](auto* call) -> api::Error* {
       ++world().executables;
       return call->value = new api::Executable{call->handle->program}, nullptr;
@@ -391,9 +393,8 @@ struct Table {
       call->size   = call->handle->devices.size();
       return nullptr;
     });
-    set<api::ProgramDestroy>([](auto* call) -> api::Error* {
-      return delete call->handle, --world().executables, nullptr;
-    });
+    set<api::ProgramDestroy>(
+        [](auto* call) -> api::Error* { return delete call->handle, --world().executables, nullptr; });
     set<api::ProgramReplicas>([](auto* call) -> api::Error* { return call->value = call->handle->replicas, nullptr; });
     set<api::OutputTypes>([](auto* call) -> api::Error* {
       call->values = call->handle->types.data();
@@ -408,16 +409,16 @@ struct Table {
     });
     set<api::Execute>([](auto* call) { return execute(call, copy_arguments); });
     set<api::BufferFromHost>([](auto* call) -> api::Error* {
-      auto const shape = pjrt::Shape{static_cast<pjrt::ElementType>(call->type),
-                                     pjrt::Dims{std::span{call->dims, call->num_dims}}};
-      call->buffer     = new_buffer(shape, call->device);
+      auto const shape =
+          pjrt::Shape{static_cast<pjrt::ElementType>(call->type), pjrt::Dims{std::span{call->dims, call->num_dims}}};
+      call->buffer = new_buffer(shape, call->device);
       if (shape.bytes() > 0) std::memcpy(call->buffer->bytes.data(), call->data, shape.bytes());
       call->done_with_host_buffer = new_event();
       return nullptr;
     });
     set<api::BufferToHost>([](auto* call) -> api::Error* {
       if (call->source->deleted) return fail(3, "Buffer has been deleted or donated.");
-      for (std::size_t i = 0; i < call->source->dims.size(); ++i)          // it is asked for rows, the last dim fastest
+      for (std::size_t i = 0; i < call->source->dims.size(); ++i)  // it is asked for rows, the last dim fastest
         if (call->host_layout->tiled.minor_to_major[i] != static_cast<std::int64_t>(call->source->dims.size() - 1 - i))
           return fail(12, "another layout");
       if (call->bytes != 0) std::memcpy(call->to, call->source->bytes.data(), call->bytes);

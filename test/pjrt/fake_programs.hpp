@@ -12,13 +12,10 @@
 namespace chorale::test::fake {
 
 /// What body throws; empty when it throws nothing.
-template <class E, class Body>
-std::string said(Body const& body) {
+template <class E, class Body> std::string said(Body const& body) {
   try {
     body();
-  } catch (E const& error) {
-    return error.what();
-  }
+  } catch (E const& error) { return error.what(); }
   return {};
 }
 
@@ -31,7 +28,8 @@ inline std::string const text = R"(module @m {
     return %w, %x : tensor<2x3xf32>, tensor<f32>
   }
 })";
-inline auto const signature = pjrt::Signature{.arguments = {matrix, scalar}, .results = {matrix, scalar}, .donated = {0}};
+inline auto const signature =
+    pjrt::Signature{.arguments = {matrix, scalar}, .results = {matrix, scalar}, .donated = {0}};
 
 inline pjrt::Client fake_client(int devices) {
   return pjrt::Client{plugin(), {{"cpu_device_count", std::int64_t{devices}}}};

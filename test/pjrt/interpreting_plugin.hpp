@@ -25,24 +25,21 @@ namespace chorale::test::fake {
 
 namespace detail {
 
-template <class T, class As>
-void copy_numbers(api::Buffer const& from, hlo::Numbers& to) {
+template <class T, class As> void copy_numbers(api::Buffer const& from, hlo::Numbers& to) {
   auto one = T{};
   for (std::size_t i = 0; i < to.size(); ++i) {
     std::memcpy(&one, from.bytes.data() + i * sizeof one, sizeof one);
     to[i] = static_cast<double>(static_cast<As>(one));
   }
 }
-template <class T, class As>
-void copy_numbers(hlo::Numbers const& from, api::Buffer& to) {
+template <class T, class As> void copy_numbers(hlo::Numbers const& from, api::Buffer& to) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     auto const one = static_cast<T>(static_cast<As>(from[i]));
     std::memcpy(to.bytes.data() + i * sizeof one, &one, sizeof one);
   }
 }
 /// Numbers to or from a buffer of 32 bits, of halves, or of truths.
-template <class From, class To>
-void copy(hlo::Element element, From&& from, To&& to) {
+template <class From, class To> void copy(hlo::Element element, From&& from, To&& to) {
   using hlo::Element;
   switch (element) {
     case Element::f32: return copy_numbers<float, float>(from, to);
@@ -82,9 +79,7 @@ struct InterpretingTable : Table {
       auto parsed     = std::shared_ptr<void>{};
       try {
         parsed = std::make_shared<hlo::Parsed>(text, static_cast<int>(program.replicas));
-      } catch (std::exception const& error) {
-        return fail(2, error.what());
-      }
+      } catch (std::exception const& error) { return fail(2, error.what()); }
       ++world().executables;
       call->executable = new api::LoadedExecutable{program, {}, text, std::move(parsed)};
       for (int const id : read_options({call->options, call->options_size}).devices)

@@ -65,7 +65,8 @@ void compare_gradients(auto& there, auto& here, auto const& batch) {
   for (std::size_t t = 0; t < wanted.tables.size(); ++t) {
     auto const &mine = g.tables[t], &other = wanted.tables[t];
     REQUIRE(mine.size() == other.size());
-    for (std::size_t i = 0; i < other.size(); ++i) CHECK(apart(mine[mine.find(other.rows()[i])], other[i], least) < 1e-4);
+    for (std::size_t i = 0; i < other.size(); ++i)
+      CHECK(apart(mine[mine.find(other.rows()[i])], other[i], least) < 1e-4);
   }
 }
 
@@ -91,15 +92,14 @@ void compare(auto& there, auto& here, auto const& batch) {
   CHECK(evaluated[0] == Approx(wanted_loss[0]).epsilon(1e-4));
 }
 
-template <class Net>
-void compare(Pjrt const& device) {
+template <class Net> void compare(Pjrt const& device) {
   auto const model = model_of<Net>(optim::SGD{.learning_rate = 1e-2F, .momentum = 0.9F});
-  auto there = model.instantiate(device, 3);
-  auto here  = model.instantiate(Cpu{}, 3);
-  auto data  = batches(29);
-  auto rows  = data.stream(0);
-  auto batch = typename decltype(data)::element{};
-  while (rows.next(batch)) compare(there, here, batch);                    // 16 rows, then 13
+  auto there       = model.instantiate(device, 3);
+  auto here        = model.instantiate(Cpu{}, 3);
+  auto data        = batches(29);
+  auto rows        = data.stream(0);
+  auto batch       = typename decltype(data)::element{};
+  while (rows.next(batch)) compare(there, here, batch);  // 16 rows, then 13
 }
 
 using ResNet20 = nn::resnet::ResNet20<>;
@@ -107,7 +107,8 @@ using ResNet20 = nn::resnet::ResNet20<>;
 /// Compares gradients of ResNet-20, but no updates: where one of a million numbers before a ReLU is rounded to the other
 /// side of 0, all gradients before it change, so the rows are some of which none is.
 void compare_resnet(Pjrt const& device) {
-  auto const model = nn::compile<ResNet20>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 1e-2F, .momentum = 0.9F});
+  auto const model =
+      nn::compile<ResNet20>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 1e-2F, .momentum = 0.9F});
   auto there = model.instantiate(device, 3);
   auto here  = model.instantiate(Cpu{}, 3);
   auto x     = std::vector<float>(4 * ResNet20::input::size);
@@ -156,10 +157,11 @@ TEST_CASE("a network of several inputs and outputs trains under TPUStrategy", "[
 /// Compiles a training step for eight TPUs, and checks that its sums over replicas and its donated memory are kept.
 ///
 /// Traced   the network as it is traced, with losses as OfOutput
-template <class Traced, class Losses>
-void compile_for_tpus(pjrt::Plugin const& plugin, Losses const& losses) {
+template <class Traced, class Losses> void compile_for_tpus(pjrt::Plugin const& plugin, Losses const& losses) {
   using namespace nn::stablehlo;
-  auto step    = StepWriter<Traced, Losses, optim::Adam>{losses, optim::Adam{}, {.replicas = 8, .rows = 16, .checked = true}}.write(StepKind::update);
+  auto step =
+      StepWriter<Traced, Losses, optim::Adam>{losses, optim::Adam{}, {.replicas = 8, .rows = 16, .checked = true}}
+          .write(StepKind::update);
   auto donated = std::int64_t{0};
   for (auto const a : step.donated) donated += 4 * count(step.arguments[a].dims);
   auto const program = pjrt::compile_for(plugin, "v5e:2x4", step.text, 8);
@@ -167,8 +169,7 @@ void compile_for_tpus(pjrt::Plugin const& plugin, Losses const& losses) {
   CHECK(program.memory().aliased >= donated);
   CHECK(program.optimized().bytes.find("all-reduce") != std::string::npos);
 }
-template <class Net>
-void compile_for_tpus(pjrt::Plugin const& plugin) {
+template <class Net> void compile_for_tpus(pjrt::Plugin const& plugin) {
   compile_for_tpus<Net>(plugin, model_of<Net>(optim::Adam{}).losses);
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("a plug-in that cannot be used is refused with one sentence", "[pjrt][
   small.head.struct_size = 32;
   CHECK_THAT(linked(small), Contains("its table of functions has 32 bytes, and needs 40 for the version alone"));
   auto shorter             = Table{};
-  shorter.head.struct_size = 40 + 58 * 8;                  // up to the function before Buffer_Destroy
+  shorter.head.struct_size = 40 + 58 * 8;  // up to the function before Buffer_Destroy
   CHECK_THAT(linked(shorter), Contains("its table of 504 bytes has no PJRT_Buffer_Destroy"));
   auto without = Table{};
   without.clear<pjrt::api::EventAwait>();
@@ -48,7 +48,7 @@ TEST_CASE("a plug-in that cannot be used is refused with one sentence", "[pjrt][
   CHECK_THAT(said<BadArgument>([] { pjrt::Plugin::linked(nullptr, "nothing"); }),
              Contains("cannot use the PJRT plug-in nothing: its GetPjrtApi returned nothing."));
 
-  static auto no_stats = Table{60};                  // the oldest version that can be used
+  static auto no_stats = Table{60};  // the oldest version that can be used
   no_stats.clear<pjrt::api::MemoryStats>();
   auto const old = pjrt::Plugin::linked(&no_stats.head, "an old one");
   CHECK(old.minor_version() == 60);
@@ -88,7 +88,7 @@ TEST_CASE("the environment names the plug-in, and a device says why there is non
 }
 
 TEST_CASE("a device is some of a plug-in's devices, made or there already", "[pjrt][unit]") {
-  static auto const table = Table{};                 // its clients are never freed
+  static auto const table = Table{};  // its clients are never freed
   auto const plugin       = pjrt::Plugin::linked(&table.head, "a plug-in for CPUs");
   auto const two          = Pjrt::open(plugin, {.devices = 2});
   CHECK(two.cores() == std::vector{0, 1});
@@ -102,11 +102,11 @@ TEST_CASE("a device is some of a plug-in's devices, made or there already", "[pj
 
   static auto const tpu_table = Table{};
   auto const tpus             = pjrt::Plugin::linked(&tpu_table.head, "a plug-in for TPUs");
-  world().refuses_count = true;
+  world().refuses_count       = true;
   auto const three            = Pjrt::open(tpus, {.devices = 3});
   CHECK(three.cores() == std::vector{0, 1, 2});
   CHECK(three.client().devices().size() == 4);
-  CHECK(three.client() == Pjrt::open(tpus).client());      // a TPU has one client
+  CHECK(three.client() == Pjrt::open(tpus).client());  // a TPU has one client
   CHECK_THAT(said<BadArgument>([&] { Pjrt::open(tpus, {.devices = 5}); }), Contains("5 devices are asked for, of 4"));
   world().refuses_count = false;
   world().clients       = 0;
@@ -114,11 +114,12 @@ TEST_CASE("a device is some of a plug-in's devices, made or there already", "[pj
 }
 
 TEST_CASE("options of a client keep their types, and those that abort a process are refused", "[pjrt][unit]") {
-  auto const client = pjrt::Client{plugin(), {{"cpu_device_count", 3},
-                                                    {"allocator", "bfc"},
-                                                    {"memory_fraction", 0.5f},
-                                                    {"preallocate", false},
-                                                    {"visible_devices", std::vector<std::int64_t>{2, 3}}}};
+  auto const client = pjrt::Client{plugin(),
+                                   {{"cpu_device_count", 3},
+                                    {"allocator", "bfc"},
+                                    {"memory_fraction", 0.5f},
+                                    {"preallocate", false},
+                                    {"visible_devices", std::vector<std::int64_t>{2, 3}}}};
   auto const& seen  = world().options;
   CHECK(std::get<std::int64_t>(seen.at("cpu_device_count")) == 3);
   CHECK(std::get<std::string>(seen.at("allocator")) == "bfc");
@@ -143,13 +144,14 @@ TEST_CASE("options of a client keep their types, and those that abort a process 
 TEST_CASE("a plug-in without a device says what to try", "[pjrt][unit]") {
   auto const failing = [](std::string const& words) {
     world().client_fails = words;
-    auto const all = said<pjrt::PluginError>([] { fake_client(1); });
+    auto const all       = said<pjrt::PluginError>([] { fake_client(1); });
     world().client_fails.clear();
     return all;
   };
   CHECK_THAT(failing("TPU initialization failed: No jellyfish device found."),
              Contains("PJRT_Client_Create of the PJRT plug-in the fake plug-in failed: TPU initialization failed: No "
-                      "jellyfish device found. (code 5, not found).\n") && Contains("Try: a machine with a TPU"));
+                      "jellyfish device found. (code 5, not found).\n") &&
+                 Contains("Try: a machine with a TPU"));
   CHECK_THAT(failing("No visible GPU devices."), Contains("Try: a machine with an NVIDIA GPU"));
   CHECK(world().errors == 0);
 }
@@ -158,8 +160,8 @@ TEST_CASE("clients of several processes find one another through a store", "[pjr
   auto texts = std::map<std::string, std::string>{};
   auto waits = std::chrono::milliseconds{};
   auto store = pjrt::KeyValueStore{
-      .put     = [&](std::string_view key, std::string_view value) { texts.emplace(key, value); },
-      .get     = [&](std::string_view key, std::chrono::milliseconds timeout) -> std::optional<std::string> {
+      .put = [&](std::string_view key, std::string_view value) { texts.emplace(key, value); },
+      .get = [&](std::string_view key, std::chrono::milliseconds timeout) -> std::optional<std::string> {
         waits = timeout;
         return texts.at(std::string{key});
       },

@@ -33,18 +33,15 @@ std::string path_in(char const* variable, char const* test) {
   return {};
 }
 
-template <class E, class Body>
-std::string thrown(Body const& body) {
+template <class E, class Body> std::string thrown(Body const& body) {
   try {
     body();
-  } catch (E const& error) {
-    return error.what();
-  }
+  } catch (E const& error) { return error.what(); }
   return {};
 }
 
 /// All-reduce of a vector over all replicas, and the vector doubled in place.
-std::string const sums = R"(module @sums {
+std::string const sums  = R"(module @sums {
   func.func public @main(%a: tensor<1000xf32>, %b: tensor<1000xf32> {tf.aliasing_output = 1 : i32})
       -> (tensor<1000xf32>, tensor<1000xf32>) {
     %0 = "stablehlo.all_reduce"(%a) <{replica_groups = dense<> : tensor<0x0xi64>}> ({
@@ -73,7 +70,7 @@ TEST_CASE("devices of a plug-in are found and named", "[pjrt][plugin]") {
   REQUIRE(all.size() >= 1);
   CHECK(all[0].index() == 0);
   CHECK(all[0].cores().size() == 1);
-  CHECK(all[0].client() == Pjrt::open(path).client());                     // one client of a plug-in and its options
+  CHECK(all[0].client() == Pjrt::open(path).client());  // one client of a plug-in and its options
 
   auto const eight = Pjrt::open(path, {.devices = 8});
   CHECK(eight.cores() == std::vector{0, 1, 2, 3, 4, 5, 6, 7});
@@ -106,7 +103,7 @@ TEST_CASE("arrays of every element type and rank come back as they went", "[pjrt
       auto out          = std::vector<unsigned char>(in.size(), 0xee);
       auto const kept   = in;
       auto const buffer = client.put(in.data(), shape, 5);
-      std::fill(in.begin(), in.end(), static_cast<unsigned char>(0));      // put() has copied
+      std::fill(in.begin(), in.end(), static_cast<unsigned char>(0));  // put() has copied
       buffer.get(out.data(), out.size());
       INFO(shape.text());
       CHECK(out == kept);
@@ -114,8 +111,8 @@ TEST_CASE("arrays of every element type and rank come back as they went", "[pjrt
 
   auto values = std::vector<float>(1 << 20);
   std::iota(values.begin(), values.end(), 0.f);
-  auto copied       = pjrt::Event{};
-  auto const large  = client.put_later(values.data(), pjrt::shape_of<float>({1024, 1024}), 1, copied);
+  auto copied      = pjrt::Event{};
+  auto const large = client.put_later(values.data(), pjrt::shape_of<float>({1024, 1024}), 1, copied);
   copied.wait();
   CHECK(copied.ready());
   auto back = std::vector<float>(values.size());
@@ -130,7 +127,7 @@ TEST_CASE("replicas add up in one module, with the same bits on each", "[pjrt][p
   auto const client = Pjrt::open(path, {.devices = 8}).client();
   for (int const n : {1, 2, 8}) {
     auto program = client.compile(sums, n);
-    auto state   = std::vector<std::vector<pjrt::Buffer>>(static_cast<std::size_t>(n));      // [device]: sum, doubled
+    auto state   = std::vector<std::vector<pjrt::Buffer>>(static_cast<std::size_t>(n));  // [device]: sum, doubled
     auto inputs  = std::vector<pjrt::Buffer>{};
     auto wanted  = std::vector<float>(1000);
     for (int d = 0; d < n; ++d) {
@@ -151,7 +148,7 @@ TEST_CASE("replicas add up in one module, with the same bits on each", "[pjrt][p
       state[d][0].get(sum.data(), 4000);
       state[d][1].get(doubled.data(), 4000);
       inputs[d].get(first.data(), 4000);
-      CHECK(std::memcmp(sum.data(), wanted.data(), 4000) == 0);            // added in the order of ranks
+      CHECK(std::memcmp(sum.data(), wanted.data(), 4000) == 0);  // added in the order of ranks
       for (auto& x : first) x = std::ldexp(x, 100);
       CHECK(doubled == first);
     }
@@ -169,9 +166,9 @@ TEST_CASE("two threads run programs that add up over the same devices", "[pjrt][
   auto const train  = [&](std::size_t thread) {
     auto program   = client.compile(sums, 8);
     auto const one = std::vector<float>(1000, 1.f);
-    auto inputs = std::vector<pjrt::Buffer>{};
-    auto state  = std::vector<std::vector<pjrt::Buffer>>(8);
-    auto list   = std::vector<std::vector<pjrt::Buffer*>>{};
+    auto inputs    = std::vector<pjrt::Buffer>{};
+    auto state     = std::vector<std::vector<pjrt::Buffer>>(8);
+    auto list      = std::vector<std::vector<pjrt::Buffer*>>{};
     for (int d = 0; d < 8; ++d) inputs.push_back(client.put(one.data(), vector_shape, d));
     for (std::size_t d = 0; d < 8; ++d) {
       state[d].emplace_back();
@@ -199,7 +196,8 @@ TEST_CASE("a program may take nothing, or give nothing", "[pjrt][plugin]") {
       %0 = stablehlo.constant dense<7> : tensor<i32>
       return %0 : tensor<i32>
     }
-  })", 2);
+  })",
+                                     2);
   seven.run({{}, {}}, results);
   auto number = 0;
   results[1][0].get(&number, sizeof number);
@@ -250,7 +248,7 @@ TEST_CASE("what a plug-in would take for something else is refused, and donation
   CHECK_THAT(with(flat), Contains("argument 0 on device 3 is tensor<10x100xf32>"));
   CHECK_THAT(with(elsewhere), Contains("argument 0 for device 3 is on device 0"));
   CHECK_THAT(thrown<pjrt::PluginError>([&] { program.run({{&b, &b}}, results); }),
-             Contains("donate"));                          // the plug-in's own check: read and taken over at once
+             Contains("donate"));  // the plug-in's own check: read and taken over at once
   CHECK_FALSE(b.donated());
   program.run({{&a, &b}}, results);
   CHECK(b.donated());
@@ -262,10 +260,10 @@ TEST_CASE("what a plug-in would take for something else is refused, and donation
 }
 
 TEST_CASE("libtpu compiles a module for TPUs that are not there, and says that there are none", "[pjrt][tpu]") {
-  auto const path = path_in("TPU_LIBRARY_PATH",
-                            "libtpu compiles a module for TPUs that are not there, and says that there are none");
+  auto const path =
+      path_in("TPU_LIBRARY_PATH", "libtpu compiles a module for TPUs that are not there, and says that there are none");
   if (path.empty()) return;
-  setenv("TPU_SKIP_MDS_QUERY", "1", 0);                    // else it asks a cloud's server of metadata, for minutes
+  setenv("TPU_SKIP_MDS_QUERY", "1", 0);  // else it asks a cloud's server of metadata, for minutes
   auto const plugin   = pjrt::Plugin::open(path);
   auto const topology = pjrt::DeviceTopology{plugin, "v5e:2x4"};
   CHECK(topology.platform() == "tpu");
@@ -274,7 +272,7 @@ TEST_CASE("libtpu compiles a module for TPUs that are not there, and says that t
   auto const program = topology.compile(sums, 8);
   CHECK(program.replicas() == 8);
   CHECK(program.code_bytes() > 0);
-  CHECK(program.memory().aliased >= 4000);                 // a device pads what it stores
+  CHECK(program.memory().aliased >= 4000);  // a device pads what it stores
   CHECK(program.results() == std::vector{vector_shape, vector_shape});
   CHECK(program.optimized().bytes.find("all-reduce") != std::string::npos);
   CHECK_THAT(thrown<pjrt::CompileError>([&] {

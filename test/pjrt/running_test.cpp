@@ -26,8 +26,8 @@ TEST_CASE("the signature of a program is read from its text", "[pjrt][unit]") {
   auto const all = pjrt::signature_of(R"(func.func
       @main(%0: tensor<4xbf16> {mhlo.sharding = "{a}}", jax.buffer_donor = true} ,
       %arg_1 : tensor<i1>, %x: tensor<1x0xui8, #some.encoding>) -> tensor<7xi64> {)");
-  CHECK(all.arguments == std::vector{pjrt::shape_of<bf16>({4}), pjrt::shape_of<bool>({}),
-                                     pjrt::shape_of<std::uint8_t>({1, 0})});
+  CHECK(all.arguments ==
+        std::vector{pjrt::shape_of<bf16>({4}), pjrt::shape_of<bool>({}), pjrt::shape_of<std::uint8_t>({1, 0})});
   CHECK(all.results == std::vector{pjrt::shape_of<std::int64_t>({7})});
   CHECK(all.donated == std::vector<std::size_t>{0});
   CHECK(pjrt::signature_of("@main() {").arguments.empty());
@@ -52,9 +52,10 @@ TEST_CASE("a compilation names replicas and devices in its options", "[pjrt][uni
   auto const executable = client.compile(text, signature, 8, {7, 6, 5, 4, 3, 2, 1, 0});
   CHECK(executable.devices() == std::vector{7, 6, 5, 4, 3, 2, 1, 0});
   CHECK(executable.program().replicas() == 8);
-  CHECK(world().options_proto ==                     // as XLA's protocol buffer library writes it
-        bytes({0x1a, 0x21, 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0x20, 0x08, 0x28, 0x01,
-               0x4a, 0x10, 0x08, 0x08, 0x10, 0x01, 0x1a, 0x0a, 0x0a, 0x08, 7, 6, 5, 4, 3, 2, 1, 0}));
+  CHECK(
+      world().options_proto ==  // as XLA's protocol buffer library writes it
+      bytes({0x1a, 0x21, 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0x20, 0x08, 0x28, 0x01, 0x4a,
+             0x10, 0x08, 0x08, 0x10, 0x01, 0x1a, 0x0a, 0x0a, 0x08, 7,    6,    5,    4,    3,    2,    1,    0}));
   CHECK(client.compile(text, 2).devices() == std::vector{0, 1});
   CHECK(client.compile(text, 2).signature() == signature);
 
@@ -70,9 +71,10 @@ TEST_CASE("a compilation names replicas and devices in its options", "[pjrt][uni
 
 TEST_CASE("a program that cannot be compiled is shown at the plug-in's line and column", "[pjrt][unit]") {
   auto const client = fake_client(1);
-  auto const bad    = std::string{"module @m {\n  func.func @main(%a: tensor<f32>) -> tensor<f32> {\n"
-                                  "    %0 = stablehlo.add %a %a : tensor<f32>\n    return %0 : tensor<f32>\n  }\n}\n"};
-  auto const fault  = [&](std::string const& words) {
+  auto const bad    = std::string{
+      "module @m {\n  func.func @main(%a: tensor<f32>) -> tensor<f32> {\n"
+         "    %0 = stablehlo.add %a %a : tensor<f32>\n    return %0 : tensor<f32>\n  }\n}\n"};
+  auto const fault = [&](std::string const& words) {
     try {
       client.compile("// !fault " + words + "\n" + bad, 1);
     } catch (pjrt::CompileError const& error) {
@@ -81,8 +83,9 @@ TEST_CASE("a program that cannot be compiled is shown at the plug-in's line and 
     return std::tuple{std::string{}, -1, -1, -1, std::string{}};
   };
   auto const [what, line, column, code, words] = fault("-:4:26: error: expected ','");
-  CHECK(what == "chorale: the PJRT plug-in the fake plug-in cannot compile the program, line 4, column 26: expected "
-                "',', in `%0 = stablehlo.add %a %a : tensor<f32>`.");
+  CHECK(what ==
+        "chorale: the PJRT plug-in the fake plug-in cannot compile the program, line 4, column 26: expected "
+        "',', in `%0 = stablehlo.add %a %a : tensor<f32>`.");
   CHECK(line == 4);
   CHECK(column == 26);
   CHECK(code == 2);
@@ -96,7 +99,7 @@ TEST_CASE("a program that cannot be compiled is shown at the plug-in's line and 
              Contains("cannot compile the program: In cross_replica mode, -: no groups (code 2, unknown)."));
   CHECK_THAT(std::get<4>(none), Contains("no groups\n<unknown>:0: error: Failed to parse."));
   auto const wide = std::string(300, 'x') + "%fault" + std::string(300, 'y');
-  CHECK(pjrt::detail::line_of(wide, 1, 301).size() == 106);                // 100 characters around the column
+  CHECK(pjrt::detail::line_of(wide, 1, 301).size() == 106);  // 100 characters around the column
   CHECK_THAT(pjrt::detail::line_of(wide, 1, 301), Contains("x%faulty"));
 }
 
@@ -105,14 +108,14 @@ TEST_CASE("a signature that is not that of the text is refused before anything r
   auto const with   = [&](pjrt::Signature const& s, std::string const& more = {}) {
     return said<BadArgument>([&] { client.compile(text + more, s, 1); });
   };
-  auto other = signature;
-  other.arguments[0] = pjrt::shape_of<std::int32_t>({2, 3});               // as many bytes: no plug-in would tell
+  auto other         = signature;
+  other.arguments[0] = pjrt::shape_of<std::int32_t>({2, 3});  // as many bytes: no plug-in would tell
   CHECK_THAT(with(other),
              Contains("argument 0 is tensor<2x3xf32> in the text of a program, and tensor<2x3xi32> in its"));
   other = signature;
   other.arguments.pop_back();
   CHECK_THAT(with(other), Contains("the text of a program has 2 arguments, and its signature 1"));
-  other = signature;
+  other            = signature;
   other.results[1] = matrix;
   CHECK_THAT(with(other), Contains("result 1 is tensor<f32> in the text of a program, and tensor<2x3xf32> in its"));
   other = signature;
@@ -130,7 +133,7 @@ TEST_CASE("a program that has ended is freed before the next compilation, or wit
   {
     auto const client = fake_client(1);
     client.compile(text, 1);
-    CHECK(world().executables == 1);                                       // a plug-in may not free it at exit
+    CHECK(world().executables == 1);  // a plug-in may not free it at exit
     auto const second = client.compile(text, 1);
     CHECK(world().executables == 1);
   }
@@ -157,17 +160,17 @@ TEST_CASE("a program runs on several devices, and takes over what is donated", "
                Contains("a buffer of tensor<2x3xf32> on device 0 cannot be read: it was donated to a run."));
     CHECK_THAT(said<BadArgument>([&] { step.run(in.list, results); }),
                Contains("cannot be used as an argument: it was donated to a run."));
-    results[1][0].get(w.data(), sizeof w);                 // results are still there
+    results[1][0].get(w.data(), sizeof w);  // results are still there
     CHECK(w[5] == 1.f);
 
-    auto state = Arguments{client, 2};                     // in place: results are the next arguments
+    auto state = Arguments{client, 2};  // in place: results are the next arguments
     for (int i = 0; i < 3; ++i) step.run(state.list, state.state);
     state.state[1][0].get(w.data(), sizeof w);
     CHECK(w[5] == 1.f);
     CHECK_FALSE(state.state[1][0].donated());
 
     world().allocations = &chorale::test::allocations;
-    auto const before         = chorale::test::allocations;
+    auto const before   = chorale::test::allocations;
     step.run(state.list, state.state);
     CHECK(chorale::test::allocations == before);
     world().allocations = nullptr;
@@ -179,16 +182,16 @@ TEST_CASE("a program runs on several devices, and takes over what is donated", "
 
 TEST_CASE("arguments of another number, type, shape, device or client are refused", "[pjrt][unit]") {
   auto const client = fake_client(2), other_client = fake_client(2);
-  auto step         = client.compile(text, signature, 2);
-  auto in           = Arguments{client, 2};
-  auto results      = std::vector<std::vector<pjrt::Buffer>>{};
-  auto const ints   = std::array<std::int32_t, 6>{};
-  auto const with   = [&](pjrt::Buffer* first) {
+  auto step       = client.compile(text, signature, 2);
+  auto in         = Arguments{client, 2};
+  auto results    = std::vector<std::vector<pjrt::Buffer>>{};
+  auto const ints = std::array<std::int32_t, 6>{};
+  auto const with = [&](pjrt::Buffer* first) {
     auto list  = in.list;
     list[1][0] = first;
     return said<BadArgument>([&] { step.run(list, results); });
   };
-  auto const put    = [&](pjrt::Shape const& shape, int device) { return client.put(ints.data(), shape, device); };
+  auto const put  = [&](pjrt::Shape const& shape, int device) { return client.put(ints.data(), shape, device); };
   auto wrong_type = put(pjrt::shape_of<std::int32_t>({2, 3}), 1), wrong_shape = put(pjrt::shape_of<float>({6}), 1);
   auto elsewhere = put(matrix, 0), empty = pjrt::Buffer{}, stranger = other_client.put(ints.data(), matrix, 1);
   CHECK_THAT(with(&wrong_type), Contains("argument 0 on device 1 is tensor<2x3xi32>, and the program takes "
@@ -202,7 +205,7 @@ TEST_CASE("arguments of another number, type, shape, device or client are refuse
              Contains("a program on 2 devices got arguments for 1"));
   CHECK_THAT(said<BadArgument>([&] { step.run({in.list[0], {in.list[1][0]}}, results); }),
              Contains("a program of 2 arguments got 1 on device 1"));
-  CHECK_FALSE(in.state[0][0].donated());                   // nothing has started
+  CHECK_FALSE(in.state[0][0].donated());  // nothing has started
 
   CHECK_THAT(said<BadArgument>([&] { put(matrix, 2); }),
              Contains("this process has no device 2 of the PJRT plug-in the fake plug-in: it has 2 devices, 0 1."));
@@ -215,10 +218,10 @@ TEST_CASE("arguments of another number, type, shape, device or client are refuse
 
 TEST_CASE("work that fails is told by synchronize, which waits for it", "[pjrt][unit]") {
   {
-    auto const client = fake_client(2);
-    auto step         = client.compile(text, signature, 2);
-    auto in           = Arguments{client, 2};
-    auto results      = std::vector<std::vector<pjrt::Buffer>>{};
+    auto const client    = fake_client(2);
+    auto step            = client.compile(text, signature, 2);
+    auto in              = Arguments{client, 2};
+    auto results         = std::vector<std::vector<pjrt::Buffer>>{};
     world().holds_events = true;
     step.run(in.list, results);
     step.run({{&results[0][0], &results[0][1]}, {&results[1][0], &results[1][1]}}, results);
@@ -228,14 +231,15 @@ TEST_CASE("work that fails is told by synchronize, which waits for it", "[pjrt][
     CHECK_THAT(said<pjrt::PluginError>([&] { client.synchronize(); }),
                Contains("work on devices of the PJRT plug-in the fake plug-in failed: a replica stopped (code 13"));
     plugin_thread.join();
-    client.synchronize();                                  // it was told once
+    client.synchronize();  // it was told once
 
     auto refused = client.compile("// !refuse\n" + text, signature, 2);
     auto again   = Arguments{client, 2};
     CHECK_THAT(said<OutOfMemory>([&] { refused.run(again.list, results); }),
                Contains("starting a program of the PJRT plug-in the fake plug-in failed: Out of memory allocating 64 "
-                        "bytes. (code 8, resource exhausted).\n") && Contains("Try: a smaller batch or model"));
-    CHECK_FALSE(again.state[0][0].donated());              // the plug-in did not take it
+                        "bytes. (code 8, resource exhausted).\n") &&
+                   Contains("Try: a smaller batch or model"));
+    CHECK_FALSE(again.state[0][0].donated());  // the plug-in did not take it
   }
   auto const& w = world();
   CHECK(std::tuple{w.buffers, w.events, w.executables, w.clients, w.errors} == std::tuple{0, 0, 0, 0, 0});
@@ -243,17 +247,17 @@ TEST_CASE("work that fails is told by synchronize, which waits for it", "[pjrt][
 
 TEST_CASE("at most eight runs of a client are waiting at any time", "[pjrt][unit]") {
   {
-    auto const client = fake_client(2);
-    auto step         = client.compile(text, signature, 2);
-    auto in           = Arguments{client, 2};
+    auto const client    = fake_client(2);
+    auto step            = client.compile(text, signature, 2);
+    auto in              = Arguments{client, 2};
     world().most_held    = 0;
     world().holds_events = true;
-    auto ended                 = std::atomic{false};
-    auto const held            = [] {
+    auto ended           = std::atomic{false};
+    auto const held      = [] {
       auto const lock = std::lock_guard{world().mutex};
       return world().held.size();
     };
-    auto plugin_thread = std::thread{[&] {                 // ends runs only when eight of them are waiting
+    auto plugin_thread = std::thread{[&] {  // ends runs only when eight of them are waiting
       while (!ended) {
         if (held() >= 16) release().join();
         std::this_thread::yield();

@@ -34,7 +34,7 @@ FitOptions saving(Folder const& folder, int epochs) {
 }
 
 TEST_CASE("any number of devices learns what one Cpu does, from uneven batches", "[pjrt][strategy]") {
-  auto const all = eight_devices();
+  auto const all      = eight_devices();
   auto const data     = tiny::uneven();
   auto const expected = tiny::reference(data);
   auto const compare  = [&](auto trainer) {
@@ -55,7 +55,9 @@ TEST_CASE("any number of devices learns what one Cpu does, from uneven batches",
   SECTION("one core") { compare(tiny::learner_under(TPUStrategy<1>{all})); }
   SECTION("three cores") { compare(tiny::learner_under(TPUStrategy<3>{all})); }
   SECTION("eight cores, some without rows") { compare(tiny::learner_under(TPUStrategy<8>{all})); }
-  SECTION("cores with shards of the optimizer's state") { compare(tiny::learner_under(TPUStrategy<3, Zero::one>{all})); }
+  SECTION("cores with shards of the optimizer's state") {
+    compare(tiny::learner_under(TPUStrategy<3, Zero::one>{all}));
+  }
   SECTION("replicas of two cores that the host adds up") {
     compare(tiny::learner_under(MirroredStrategy{std::vector{all.first(2), all.first(2), all.first(2)}}));
   }
@@ -91,14 +93,14 @@ TEST_CASE("each core of a device counts as a replica", "[pjrt][strategy]") {
 }
 
 TEST_CASE("devices have equal bits after every step, and every run has the same", "[pjrt][strategy]") {
-  auto const all = eight_devices();
+  auto const all   = eight_devices();
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
   auto const data  = tiny::batch<int>(29, 64, 1);
   auto const run   = [&](Pjrt const& device) {
     auto copy = model.instantiate(device, 7);
     for (int step = 0; step < 12; ++step) {
       copy.step_ahead(data.view(0, step % 3 == 2 ? 29 : 24));
-      if (step % 4 == 3) static_cast<void>(copy.hash());                   // which only reads: cores keep what they have
+      if (step % 4 == 3) static_cast<void>(copy.hash());  // which only reads: cores keep what they have
       REQUIRE(copy.cores_agree());
     }
     copy.finish_ahead();
@@ -109,32 +111,32 @@ TEST_CASE("devices have equal bits after every step, and every run has the same"
 }
 
 TEST_CASE("a run on devices goes on from its checkpoint as if it had not ended", "[pjrt][strategy][resume]") {
-  auto const all = eight_devices();
+  auto const all  = eight_devices();
   auto const data = tiny::uneven();
   auto const with = [&](auto strategy) {
-  auto const made = [&] {
-    return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                   strategy, RingAllReduce{}, LocalTransport{}, 7};
-  };
-  auto undisturbed = made();
-  undisturbed.fit(data, {.epochs = 2, .show = Show::nothing});
-  auto const folder = Folder{};
-  made().fit(data, saving(folder, 1));
-  auto resumed = made();
-  resumed.fit(data, saving(folder, 2));
-  CHECK(tiny::values_of(resumed) == tiny::values_of(undisturbed));
+    auto const made = [&] {
+      return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}), strategy,
+                     RingAllReduce{}, LocalTransport{}, 7};
+    };
+    auto undisturbed = made();
+    undisturbed.fit(data, {.epochs = 2, .show = Show::nothing});
+    auto const folder = Folder{};
+    made().fit(data, saving(folder, 1));
+    auto resumed = made();
+    resumed.fit(data, saving(folder, 2));
+    CHECK(tiny::values_of(resumed) == tiny::values_of(undisturbed));
 
-  auto on_cpu = tiny::trainer(2, RingAllReduce{});                         // a file of devices is a file of any strategy
-  on_cpu.fit(data, saving(folder, 2));
-  CHECK(tiny::values_of(on_cpu) == tiny::values_of(undisturbed));
+    auto on_cpu = tiny::trainer(2, RingAllReduce{});  // a file of devices is a file of any strategy
+    on_cpu.fit(data, saving(folder, 2));
+    CHECK(tiny::values_of(on_cpu) == tiny::values_of(undisturbed));
   };
   SECTION("each core has all of the optimizer's state") { with(TPUStrategy<4>{all}); }
   SECTION("each has a shard") { with(TPUStrategy<4, Zero::one>{all}); }
 }
 
 TEST_CASE("a gradient that is not finite stops a step on devices, which changes nothing", "[pjrt][strategy]") {
-  auto const all = eight_devices();
-  auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
+  auto const all       = eight_devices();
+  auto const model     = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{});
   auto const in_shards = GENERATE(false, true);
   auto const three     = all.first(3);
   auto copy            = model.instantiate(in_shards ? three.sharding_slots() : three, 7);
@@ -150,7 +152,7 @@ TEST_CASE("a gradient that is not finite stops a step on devices, which changes 
 
   copy.step_ahead(bad.view());
   CHECK_THROWS_WITH(copy.step_ahead(good.view()), Contains("the loss of step 1 is") || Contains("is not finite"));
-  CHECK(copy.hash() == before);                                            // also the second step was started
+  CHECK(copy.hash() == before);  // also the second step was started
 
   copy.optimizer.on_non_finite = NonFinite::skip;
   copy.step_ahead(bad.view());
@@ -173,7 +175,7 @@ TEST_CASE("a loss is scaled on devices, and gradients are divided by its scale",
   };
   auto const rule   = optim::SGD{.learning_rate = 0.05F, .global_clipnorm = 1};
   auto const plain  = values(OneDeviceStrategy{Cpu::logical(1)[0]}, rule);
-  auto const scaled = optim::LossScaled{rule, 1'024, 2};                   // it doubles
+  auto const scaled = optim::LossScaled{rule, 1'024, 2};  // it doubles
   CHECK(tiny::difference(values(TPUStrategy<3>{all}, scaled), plain) < 1e-5);
   CHECK(tiny::difference(values(MirroredStrategy{std::vector{all.first(2), all.first(1)}}, scaled), plain) < 1e-5);
 }
@@ -193,23 +195,23 @@ TEST_CASE("a network rounds on devices as its Precision says", "[pjrt][strategy]
   auto const exact    = step(nn::Precision<float>{}, optim::SGD{});
   auto const loss     = std::get<0>(exact);
   auto const gradient = std::get<1>(exact);
-  auto const apart = [&](std::vector<float> const& other) {                // as a part of the largest
+  auto const apart    = [&](std::vector<float> const& other) {  // as a part of the largest
     auto largest = 0.0F, off = 0.0F;
     for (std::size_t i = 0; i < other.size(); ++i)
       largest = std::max(largest, std::abs(gradient[i])), off = std::max(off, std::abs(gradient[i] - other[i]));
     return off / largest;
   };
   auto const bf = step(nn::Precision<bf16>{}, optim::SGD{});
-  CHECK(std::abs(std::get<0>(bf) - loss) < 0x1p-7);                        // 8 bits
+  CHECK(std::abs(std::get<0>(bf) - loss) < 0x1p-7);  // 8 bits
   CHECK(std::get<0>(bf) != loss);
   CHECK(apart(std::get<1>(bf)) > 1e-4F);
-  CHECK(apart(std::get<1>(bf)) < 0x1p-4F);                               // rounded in each layer, both ways
+  CHECK(apart(std::get<1>(bf)) < 0x1p-4F);  // rounded in each layer, both ways
   auto const fp = step(nn::Precision<fp16>{}, optim::LossScaled{optim::SGD{}, 1'024});
-  CHECK(std::abs(std::get<0>(fp) - loss) < 0x1p-10);                       // 11 bits
+  CHECK(std::abs(std::get<0>(fp) - loss) < 0x1p-10);  // 11 bits
   CHECK(apart(std::get<1>(fp)) > 1e-6F);
   CHECK(apart(std::get<1>(fp)) < 0x1p-8F);
   auto const large = step(nn::Precision<fp16>{}, optim::LossScaled{optim::SGD{}, 0x1p22F});
-  CHECK(std::get<2>(large) == 1);                                          // no half is as large as these gradients
+  CHECK(std::get<2>(large) == 1);  // no half is as large as these gradients
   CHECK(std::get<3>(large) == 0x1p21F);
 }
 

@@ -8,7 +8,7 @@
 #include <sstream>
 
 namespace {
-std::size_t allocated = 0;                                                 // bytes, since this program began
+std::size_t allocated = 0;  // bytes, since this program began
 }
 
 // Not inlined: gcc would see malloc and free where it looks for new and delete, and warn.
@@ -30,11 +30,11 @@ using namespace chorale::test;
 
 namespace {
 
-constexpr auto specs  = std::array{VariableSpec{"kernel", {3, 3, 1, 32}, 4}, VariableSpec{"bias", {32}, 1},
-                                   VariableSpec{"kernel", {5407, 10}, 2}};
-constexpr auto names  = std::array{Name{"conv2d/kernel"}, Name{"conv2d/bias"}, Name{"dense/kernel"}};
-constexpr auto net    = make_plan<3, 2>(specs, names, {0, 0, 1});
-constexpr auto shapes = shapes_of(net);
+constexpr auto specs   = std::array{VariableSpec{"kernel", {3, 3, 1, 32}, 4}, VariableSpec{"bias", {32}, 1},
+                                  VariableSpec{"kernel", {5407, 10}, 2}};
+constexpr auto names   = std::array{Name{"conv2d/kernel"}, Name{"conv2d/bias"}, Name{"dense/kernel"}};
+constexpr auto net     = make_plan<3, 2>(specs, names, {0, 0, 1});
+constexpr auto shapes  = shapes_of(net);
 constexpr auto& halves = layout_of<Partitioned<FixedShards<2>, GreedyByBytes>, shapes, 2, 2>;
 
 static_assert(shapes[2] == VariableShape{"dense/kernel", {5407, 10}});
@@ -43,14 +43,14 @@ static_assert(halves.pieces.size() == 6 && halves.total_bytes() == 3 * 4 * net.p
 // 110 million parameters, planned by the compiler.
 static_assert(parameters_of(bert) == 109'482'240);
 static_assert(layout_of<GreedyByBytes, bert, 4>.total_bytes() == 4 * parameters_of(bert));
-static_assert(layout_of<RoundRobin, bert, 4>.imbalance() > 1.5);           // one server has the table of words
+static_assert(layout_of<RoundRobin, bert, 4>.imbalance() > 1.5);  // one server has the table of words
 static_assert(layout_of<GreedyByBytes, bert, 4>.imbalance() < 1.01);
 static_assert(layout_of<Partitioned<MaxSize<(4 << 20)>, GreedyByBytes>, bert, 40>.imbalance() < 1.2);
 
 /// Cuts every variable in two and leaves something wrong.
 struct Wrong : Central {
   std::size_t gap = 0, beyond = 0;
-  int server      = 0;
+  int server = 0;
 
   std::vector<Piece> cut(Span<VariableShape const> variables) const {
     auto pieces = std::vector<Piece>{};
@@ -79,7 +79,7 @@ TEST_CASE("17 billion parameters are planned without a value of them", "[placeme
   CHECK(parameters_of(variables) == 17'176'837'216);
   auto const before = allocated;
   auto const layout = lay_out(Partitioned<MaxSize<(256 << 20)>, GreedyByBytes>{}, variables, 16, 2);
-  CHECK(allocated - before < 1 << 20);                                     // 206 GB of variables and slots
+  CHECK(allocated - before < 1 << 20);  // 206 GB of variables and slots
   CHECK(layout.total_bytes() == 12 * std::size_t{17'176'837'216});
   CHECK(layout.imbalance() < 1.02);
   CHECK(layout.pieces.size() < 2'000);
@@ -89,14 +89,15 @@ TEST_CASE("a layout prints as a table", "[placement]") {
   auto const variables = std::vector<VariableShape>{{"dense/kernel", {7, 64}}, {"dense/bias", {64}}, {"step", {}, 8}};
   auto text            = std::ostringstream{};
   text << lay_out(Partitioned<FixedShards<2>>{}, variables, 2, 1);
-  CHECK(text.str() == "dense/kernel  [0:4, 64]  server 0  2048 bytes\n"
-                      "dense/kernel  [4:7, 64]  server 1  1536 bytes\n"
-                      "dense/bias    [0:32]     server 0  256 bytes\n"
-                      "dense/bias    [32:64]    server 1  256 bytes\n"
-                      "step          []         server 0  16 bytes\n"
-                      "server 0: 2320 bytes\n"
-                      "server 1: 1792 bytes\n"
-                      "3 variables, 5 pieces, 2 servers, 4112 bytes, heaviest / mean 1.13\n");
+  CHECK(text.str() ==
+        "dense/kernel  [0:4, 64]  server 0  2048 bytes\n"
+        "dense/kernel  [4:7, 64]  server 1  1536 bytes\n"
+        "dense/bias    [0:32]     server 0  256 bytes\n"
+        "dense/bias    [32:64]    server 1  256 bytes\n"
+        "step          []         server 0  16 bytes\n"
+        "server 0: 2320 bytes\n"
+        "server 1: 1792 bytes\n"
+        "3 variables, 5 pieces, 2 servers, 4112 bytes, heaviest / mean 1.13\n");
 }
 
 TEST_CASE("servers hold disjoint ranges of a network's buffer, which cover all variables", "[placement]") {
@@ -118,7 +119,7 @@ TEST_CASE("servers hold disjoint ranges of a network's buffer, which cover all v
     }
   });
   auto const on_one = ranges_on(0, lay_out(Partitioned<FixedShards<3>>{}, shapes, 1), net.variables);
-  CHECK(on_one.size() == 2);                                               // dense/kernel, padding, both of conv2d
+  CHECK(on_one.size() == 2);  // dense/kernel, padding, both of conv2d
 }
 
 TEST_CASE("what cannot be laid out is refused with a sentence", "[placement]") {

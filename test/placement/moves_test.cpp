@@ -48,7 +48,7 @@ TEST_CASE("each rank gets what it shall have once, and nothing is sent that is t
   for (int from = 1; from <= 5; ++from)
     for (int to = 1; to <= 5; ++to) {
       CAPTURE(from, to);
-      auto at = std::vector<int>{};                                        // the first ranks go on, the others are with them
+      auto at = std::vector<int>{};  // the first ranks go on, the others are with them
       for (int rank = 0; rank < from; ++rank) at.push_back(rank % to);
       auto const before = shards(n, from), after = shards(n, to);
       auto const counted = count(before, after, at, n);
@@ -60,11 +60,11 @@ TEST_CASE("each rank gets what it shall have once, and nothing is sent that is t
           auto here = false;
           for (int old = 0; old < from; ++old) {
             auto const had = before[static_cast<std::size_t>(old)][0].range;
-            here = here || (at[static_cast<std::size_t>(old)] == rank && i >= had.begin && i < had.end);
+            here           = here || (at[static_cast<std::size_t>(old)] == rank && i >= had.begin && i < had.end);
           }
           needed += i >= own.begin && i < own.end && !here ? 1 : 0;
         }
-      CHECK(counted.sent == needed);                                       // the fewest that do
+      CHECK(counted.sent == needed);  // the fewest that do
     }
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("what several ranks have comes from all of them in equal parts", "[pla
   auto const before = Layouts{all(90), all(90), all(90)};
   auto const found  = moves(before, Layouts{all(90), all(90), all(90), all(90)}, std::vector{0, 1, 2});
   REQUIRE(found.size() == 6);
-  CHECK(found[0] == HeldMove{0, {0, 90}, 0, 0});                           // it has it
+  CHECK(found[0] == HeldMove{0, {0, 90}, 0, 0});  // it has it
   CHECK(found[3] == HeldMove{0, {0, 30}, 0, 3});
   CHECK(found[4] == HeldMove{0, {30, 60}, 1, 3});
   CHECK(found[5] == HeldMove{0, {60, 90}, 2, 3});

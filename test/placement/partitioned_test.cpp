@@ -18,7 +18,7 @@ static_assert(Partitioner<FixedShards<3>> && Partitioner<MinSize<9, 2>> && !Part
 constexpr auto seven = VariableShape{"seven", {7, 4}};
 static_assert(layout(seven, 0, 3).along == Range{0, 3} && layout(seven, 1, 3).along == Range{3, 5});
 static_assert(layout(seven, 2, 3) == Piece{0, {5, 7}, 0, 2} && layout(seven, 1, 3, 1) == Piece{0, {2, 3}, 1, 1});
-static_assert(layout(seven, 8, 9).along == Range{7, 7});                   // fewer rows than ranks: the last have none
+static_assert(layout(seven, 8, 9).along == Range{7, 7});  // fewer rows than ranks: the last have none
 static_assert(layout(seven, 0, 3, 2).along == Range{0, 1} && layout(seven, 2, 3, 2).along.size() == 0);
 constexpr auto most = std::numeric_limits<std::size_t>::max();
 static_assert(layout({"most", {most}, 1}, 6, 7).along.end == most);
@@ -39,23 +39,23 @@ constexpr auto& columns = layout_of<Partitioned<FixedShards<3, 1>>, one_huge, 3>
 static_assert(columns.pieces[1].along == Range{4, 7} && runs(columns.pieces[1], huge).size() == 1'000'000'000'000'000);
 static_assert(runs(columns.pieces[1], huge)[huge.dims[0] - 1] == Range{9'999'999'999'999'994, 9'999'999'999'999'997});
 
-static_assert(runs(Piece{0, {0, 10}, 1}, huge).size() == 1);              // but all ten columns are one run again
+static_assert(runs(Piece{0, {0, 10}, 1}, huge).size() == 1);  // but all ten columns are one run again
 
 // At most 1 GiB: 26,843,545 rows of 40 bytes fit. Any piece of the 37 million is computed by itself.
 static_assert(MaxSize<gibi>::shards(huge) == 37'252'904);
-static_assert(MaxSize<gibi, 1>::shards(huge) == 10);                       // one column alone is 4 PB
+static_assert(MaxSize<gibi, 1>::shards(huge) == 10);  // one column alone is 4 PB
 static_assert(layout(huge, 37'252'903, 37'252'904).along.end == huge.dims[0]);
 static_assert(layout(huge, 0, 37'252'904).along.size() * 40 <= gibi);
 static_assert(MinSize<gibi, std::size_t{1} << 60>::shards(huge) == 37'252'902);
 static_assert(MinSize<gibi, 16>::shards(huge) == 16);
 
-constexpr auto small = VariableShape{"small", {3, 25}};                    // rows of 100 bytes
-static_assert(MinSize<150, 9>::shards(small) == 1);                        // two pieces would have 200 and 100
+constexpr auto small = VariableShape{"small", {3, 25}};  // rows of 100 bytes
+static_assert(MinSize<150, 9>::shards(small) == 1);      // two pieces would have 200 and 100
 static_assert(MinSize<100, 9>::shards(small) == 3 && MinSize<101, 9>::shards(small) == 1);
 static_assert(MaxSize<300>::shards(small) == 1 && MaxSize<299>::shards(small) == 2 && MaxSize<99>::shards(small) == 3);
 static_assert(FixedShards<9>::shards(small) == 3 && FixedShards<9, 1>::shards(small) == 9);
 
-constexpr auto layer = std::array{VariableShape{"kernel", {9, 64}}, VariableShape{"bias", {64}}};
+constexpr auto layer         = std::array{VariableShape{"kernel", {9, 64}}, VariableShape{"bias", {64}}};
 constexpr auto& along_second = layout_of<Partitioned<FixedShards<2, 1>>, layer, 2>;
 static_assert(along_second.pieces.size() == 3 && is_whole(along_second.pieces[2], layer[1]));
 
@@ -120,7 +120,7 @@ TEST_CASE("pieces keep the bytes that their partitioner promises", "[placement]"
 }
 
 TEST_CASE("pieces go round robin over all variables, or by bytes", "[placement]") {
-  auto const shapes = std::vector<VariableShape>{{"a", {7, 2}}, {"b", {2, 9}}};
+  auto const shapes  = std::vector<VariableShape>{{"a", {7, 2}}, {"b", {2, 9}}};
   auto const servers = [](Layout<> const& layout) {
     auto all = std::vector<int>{};
     for (auto const& piece : layout.pieces) all.push_back(piece.server);
@@ -128,7 +128,7 @@ TEST_CASE("pieces go round robin over all variables, or by bytes", "[placement]"
   };
   CHECK(servers(lay_out(Partitioned<FixedShards<3>>{}, shapes, 2)) == std::vector{0, 1, 0, 1, 0});
   CHECK(servers(lay_out(Partitioned<FixedShards<3>, GreedyByBytes>{}, shapes, 2)) ==
-        std::vector{0, 1, 1, 0, 1});                                       // 36 and 36 first, then 24, 16, 16 bytes
+        std::vector{0, 1, 1, 0, 1});  // 36 and 36 first, then 24, 16, 16 bytes
 }
 
 TEST_CASE("a variable without the axis stays whole; that none has it is refused", "[placement]") {
@@ -157,8 +157,7 @@ TEST_CASE("a placement by hand is one function", "[placement]") {
   auto const layout = lay_out(Partitioned<FixedShards<2>, TableApart>{{}, {{}, "table"}}, shapes, 3);
   CHECK(layout.bytes_of(2) == 720);
   CHECK(layout.bytes_of(0) == 32);
-  CHECK_THROWS_WITH(lay_out(TableApart{{}, "table", 3}, shapes, 3),
-                    Catch::Contains("variable a is on server 3 of 3"));
+  CHECK_THROWS_WITH(lay_out(TableApart{{}, "table", 3}, shapes, 3), Catch::Contains("variable a is on server 3 of 3"));
 }
 
 }  // namespace partitioned_test

@@ -41,7 +41,8 @@ namespace {
 /// Numbers of 24 orders of magnitude, so that the order of a sum shows in its bits.
 std::vector<float> numbers(std::size_t n) {
   auto x = std::vector<float>(n);
-  for (std::size_t i = 0; i < n; ++i) x[i] = std::ldexp(Random{3, 1}.uniform(i, -1, 1), static_cast<int>(i * 7 % 80) - 40);
+  for (std::size_t i = 0; i < n; ++i)
+    x[i] = std::ldexp(Random{3, 1}.uniform(i, -1, 1), static_cast<int>(i * 7 % 80) - 40);
   return x;
 }
 
@@ -51,7 +52,7 @@ double norm_over(int world, Span<float const> x, Span<Range const> left_out = {}
   auto written = std::vector<std::vector<double>>{};
   for (int rank = 0; rank < world; ++rank) {
     auto const mine = Shard{rank, world}.of(x.size());
-    auto own        = std::vector<float>(x.size(), std::numeric_limits<float>::quiet_NaN());   // others are not read
+    auto own        = std::vector<float>(x.size(), std::numeric_limits<float>::quiet_NaN());  // others are not read
     std::copy(x.begin() + static_cast<std::ptrdiff_t>(mine.begin), x.begin() + static_cast<std::ptrdiff_t>(mine.end),
               own.begin() + static_cast<std::ptrdiff_t>(mine.begin));
     written.emplace_back(SquareTree::most_nodes(SquareTree::lines(x.size())));
@@ -59,9 +60,8 @@ double norm_over(int world, Span<float const> x, Span<Range const> left_out = {}
     REQUIRE(n <= written.back().size());
   }
   auto read = std::vector<std::size_t>(static_cast<std::size_t>(world));
-  return squared_norm_of_shards(ShardCut{x.size(), world}, read, [&](int rank) {
-    return Span<double const>{written[static_cast<std::size_t>(rank)]};
-  });
+  return squared_norm_of_shards(ShardCut{x.size(), world}, read,
+                                [&](int rank) { return Span<double const>{written[static_cast<std::size_t>(rank)]}; });
 }
 
 TEST_CASE("the norm of shards has the bits of the norm of the whole", "[placement][placed]") {
@@ -80,18 +80,19 @@ TEST_CASE("the norm of shards has the bits of the norm of the whole", "[placemen
 }
 
 TEST_CASE("what is left out of a norm counts as zeros", "[placement][placed]") {
-  auto x = numbers(28 * SquareTree::line);
+  auto x              = numbers(28 * SquareTree::line);
   auto const left_out = std::vector<Range>{{16, 48}, {160, 176}, {416, 448}};
   auto const with     = SquareTree::sum(x, left_out);
   for (int const world : {1, 3, 7}) CHECK(bits(norm_over(world, x, left_out)) == bits(with));
-  for (auto const part : left_out) std::fill(x.begin() + static_cast<std::ptrdiff_t>(part.begin),
-                                             x.begin() + static_cast<std::ptrdiff_t>(part.end), 0.0F);
+  for (auto const part : left_out)
+    std::fill(x.begin() + static_cast<std::ptrdiff_t>(part.begin), x.begin() + static_cast<std::ptrdiff_t>(part.end),
+              0.0F);
   CHECK(bits(SquareTree::sum(x)) == bits(with));
 }
 
 TEST_CASE("memory cut in parts, each for all ranks, has the bits of the norm of the whole", "[placement][placed]") {
-  auto const parts = std::vector<std::vector<Range>>{{{0, 224}}, {{288, 400}, {464, 512}}, {{224, 288}, {400, 464}}};
-  auto const x     = numbers(512);
+  auto const parts  = std::vector<std::vector<Range>>{{{0, 224}}, {{288, 400}, {464, 512}}, {{224, 288}, {400, 464}}};
+  auto const x      = numbers(512);
   auto const frozen = std::vector<Range>{{16, 208}, {304, 320}};
   for (int const world : {1, 2, 3, 5, 7, 40}) {
     auto const cut = ShardCut{parts, world};
@@ -120,7 +121,8 @@ TEST_CASE("memory cut in parts, each for all ranks, has the bits of the norm of 
             return Span<double const>{written[static_cast<std::size_t>(rank)]};
           })) == bits(SquareTree::sum(x, frozen)));
   }
-  CHECK_THROWS_WITH((ShardCut{{{{0, 16}}, {{32, 48}}}, 2}), Catch::Contains("cover 16 elements, and go on at element 32"));
+  CHECK_THROWS_WITH((ShardCut{{{{0, 16}}, {{32, 48}}}, 2}),
+                    Catch::Contains("cover 16 elements, and go on at element 32"));
 }
 
 TEST_CASE("numbers that fill no line are counted too", "[placement][placed]") {

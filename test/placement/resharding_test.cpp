@@ -107,7 +107,7 @@ TEST_CASE("values move from any number of shards to any other with the same bits
         auto direct   = true;
         try {
           now = moved(from, to, old);
-        } catch (BadArgument const& error) {                               // by way of whole variables
+        } catch (BadArgument const& error) {  // by way of whole variables
           direct = false;
           CHECK_THAT(error.what(), Catch::Contains("in one layout and along axis"));
           auto const between = lay_out(RoundRobin{}, shapes, 4);

@@ -17,7 +17,7 @@ namespace chorale::test {
 using placement::VariableShape;
 
 inline constexpr auto gibi = std::size_t{1} << 30;
-inline constexpr auto huge = VariableShape{"table", {1'000'000'000'000'000, 10}};   // 40 PB: planned, never allocated
+inline constexpr auto huge = VariableShape{"table", {1'000'000'000'000'000, 10}};  // 40 PB: planned, never allocated
 
 /// 1 to 12 variables of 0 to 4 dimensions, sometimes with none in one of them; the first has 4 dimensions.
 inline std::vector<VariableShape> random_shapes(std::uint64_t which) {
@@ -36,8 +36,8 @@ inline std::vector<VariableShape> random_shapes(std::uint64_t which) {
 
 /// BERT-base: 12 layers of width 768, 109,482,240 parameters.
 constexpr std::array<VariableShape, 5 + 12 * 16 + 2> bert_base() {
-  auto shapes = std::array<VariableShape, 5 + 12 * 16 + 2>{};
-  auto n      = std::size_t{0};
+  auto shapes    = std::array<VariableShape, 5 + 12 * 16 + 2>{};
+  auto n         = std::size_t{0};
   auto const add = [&](std::string_view name, std::initializer_list<std::size_t> dims) { shapes[n++] = {name, dims}; };
   constexpr auto width = std::size_t{768}, inside = 4 * width;
   add("embeddings/word", {30'522, width});
@@ -85,15 +85,13 @@ inline std::vector<VariableShape> turing() {
   return shapes;
 }
 
-template <class Shapes>
-constexpr std::size_t parameters_of(Shapes const& shapes) {
+template <class Shapes> constexpr std::size_t parameters_of(Shapes const& shapes) {
   return std::accumulate(shapes.begin(), shapes.end(), std::size_t{0},
                          [](std::size_t sum, VariableShape const& shape) { return sum + shape.elements(); });
 }
 
 /// Calls f with every policy of this folder, and its index.
-template <class F>
-void each_sharding(F&& f) {
+template <class F> void each_sharding(F&& f) {
   using namespace placement;
   f(RoundRobin{}, 0);
   f(GreedyByBytes{}, 1);

@@ -28,10 +28,10 @@ constexpr auto servers_of(auto const& layout) {
 }
 
 static_assert(servers_of(layout_of<RoundRobin, five, 2>) == std::array{0, 1, 0, 1, 0});
-static_assert(servers_of(layout_of<GreedyByBytes, five, 2>) == std::array{1, 0, 0, 1, 0});    // 50, 40, 30, 20, 1
+static_assert(servers_of(layout_of<GreedyByBytes, five, 2>) == std::array{1, 0, 0, 1, 0});  // 50, 40, 30, 20, 1
 static_assert(layout_of<GreedyByBytes, five, 2>.bytes_of(0) == 4 * 71);
 static_assert(layout_of<GreedyByBytes, five, 2>.bytes_of(1) == 4 * 70);
-static_assert(layout_of<RoundRobin, five, 2, 2>.bytes_of(1) == 3 * 4 * 90);                   // with two slots each
+static_assert(layout_of<RoundRobin, five, 2, 2>.bytes_of(1) == 3 * 4 * 90);  // with two slots each
 
 /// Bytes of the heaviest server in the best of all assignments.
 std::size_t best_of_all(Span<VariableShape const> shapes, int servers) {
@@ -72,7 +72,7 @@ TEST_CASE("greedy by bytes is at most 4/3 of the best of all assignments", "[pla
       worse += greedy > best;
     }
   }
-  CHECK(worse > 0);                                                        // so that the bound was put to the test
+  CHECK(worse > 0);  // so that the bound was put to the test
 }
 
 TEST_CASE("greedy by bytes is at most the mean and one largest piece", "[placement]") {

@@ -17,12 +17,14 @@ using bench::simulated_time;
 namespace {
 
 NetworkModel const flat{};
-NetworkModel const slow_flat{.overhead = 3us, .fold_bytes_per_second = 5e9,
-                          .far = {.latency = 50us, .bytes_per_second = 1.25e9}};
+NetworkModel const slow_flat{
+    .overhead = 3us, .fold_bytes_per_second = 5e9, .far = {.latency = 50us, .bytes_per_second = 1.25e9}};
 NetworkModel const hosts_of_4{.near = {.latency = 2us, .bytes_per_second = 100e9}, .ranks_per_host = 4};
-NetworkModel const hosts_of_8{.near = {.latency = 1us, .bytes_per_second = 200e9},
-                           .far = {.latency = 5us, .bytes_per_second = 25e9}, .ranks_per_host = 8,
-                           .hosts_per_rack = 2, .oversubscription = 4};
+NetworkModel const hosts_of_8{.near             = {.latency = 1us, .bytes_per_second = 200e9},
+                              .far              = {.latency = 5us, .bytes_per_second = 25e9},
+                              .ranks_per_host   = 8,
+                              .hosts_per_rack   = 2,
+                              .oversubscription = 4};
 
 }  // namespace
 
@@ -59,8 +61,9 @@ TEST_CASE("the advised algorithm is the fastest one, or nearly, in 19 cases of 2
         }
         ++cases;
         if (seconds(chosen) <= 1.1 * seconds(best)) ++good;
-        else WARN(ranks << " ranks, " << bytes << " bytes: " << name(advised.algorithm) << " takes " << seconds(chosen)
-                        << " s, the best " << seconds(best) << " s");
+        else
+          WARN(ranks << " ranks, " << bytes << " bytes: " << name(advised.algorithm) << " takes " << seconds(chosen)
+                     << " s, the best " << seconds(best) << " s");
       }
   INFO(good << " of " << cases);
   CHECK(good * 100 >= cases * 95);
@@ -88,22 +91,28 @@ TEST_CASE("servers are predicted as a simulation measures them, within a fifth",
     for (int const servers : {1, 2, 8})
       for (std::size_t const bytes : {64U, 65'536U, 4'194'304U}) {
         auto const part      = bytes / static_cast<std::size_t>(servers);
-        auto const simulated = simulate(workers + servers, [&](SimulatedEndpoint& at) {
-          auto const nowhere = UnmappedMemory{part};
-          auto const memory  = std::as_writable_bytes(nowhere.span()).first(part);
-          auto const is_worker = at.rank() < workers;
-          auto const others = is_worker ? std::pair{workers, servers} : std::pair{0, workers};
-          auto const all    = [&](auto start) {
-            auto under_way = std::vector<SimulatedEndpoint::pending>{};
-            for (int i = 0; i < others.second; ++i) under_way.push_back(start(others.first + i));
-            for (auto& one : under_way) one.wait();
-          };
-          auto const send    = [&](Rank peer) { return at.send(peer, Tag{1}, memory); };
-          auto const receive = [&](Rank peer) { return at.recv(peer, Tag{1}, memory); };
-          if (is_worker) all(send);
-          all(receive);
-          if (!is_worker) all(send);
-        }, {.model = slow_flat, .payload = SimulatedPayload::sizes}).check().time;
+        auto const simulated = simulate(workers + servers,
+                                        [&](SimulatedEndpoint& at) {
+                                          auto const nowhere   = UnmappedMemory{part};
+                                          auto const memory    = std::as_writable_bytes(nowhere.span()).first(part);
+                                          auto const is_worker = at.rank() < workers;
+                                          auto const others =
+                                              is_worker ? std::pair{workers, servers} : std::pair{0, workers};
+                                          auto const all = [&](auto start) {
+                                            auto under_way = std::vector<SimulatedEndpoint::pending>{};
+                                            for (int i = 0; i < others.second; ++i)
+                                              under_way.push_back(start(others.first + i));
+                                            for (auto& one : under_way) one.wait();
+                                          };
+                                          auto const send    = [&](Rank peer) { return at.send(peer, Tag{1}, memory); };
+                                          auto const receive = [&](Rank peer) { return at.recv(peer, Tag{1}, memory); };
+                                          if (is_worker) all(send);
+                                          all(receive);
+                                          if (!is_worker) all(send);
+                                        },
+                                        {.model = slow_flat, .payload = SimulatedPayload::sizes})
+                                   .check()
+                                   .time;
         INFO(workers << " workers, " << servers << " servers, " << bytes << " bytes");
         CHECK(seconds(predicted_servers_time(workers, servers, bytes, slow_flat)) ==
               Approx(seconds(simulated)).epsilon(0.2));
@@ -129,10 +138,10 @@ TEST_CASE("advice takes servers where they are the shorter way", "[reduce][advis
   auto const reduced = advise({40'000'000, 100ms}, 64, latency);
   CHECK(reduced.strategy == AdvisedStrategy::multi_worker_mirrored);
   CHECK(served.step <= reduced.step);
-  auto const one = advise({40'000'000, 100ms}, 64, latency, 1);            // a server's line carries 64 times as much
+  auto const one = advise({40'000'000, 100ms}, 64, latency, 1);  // a server's line carries 64 times as much
   CHECK(one.strategy == AdvisedStrategy::multi_worker_mirrored);
   CHECK(one.step == reduced.step);
-  auto const urgent = advise({1'000, 2ms}, 64, latency, 2);                // 2 ms there and back, or 12 by doubling
+  auto const urgent = advise({1'000, 2ms}, 64, latency, 2);  // 2 ms there and back, or 12 by doubling
   CHECK(urgent.strategy == AdvisedStrategy::parameter_server);
   CHECK_THAT(urgent.reason, Catch::Contains("2 servers take"));
 }

@@ -21,9 +21,9 @@ static_assert(ResumableReduce<AutoAllReduce, SubEndpoint<LocalEndpoint>>);  // m
 
 TEST_CASE("auto: the fastest for the nearest size is chosen", "[reduce][auto]") {
   auto table = AutoTable{};
-  for (auto& row : table.seconds) row = {0, 3, 4, 5, 2, 0};                // the ring, where nothing else is said
-  table.seconds[0][1] = 1;                                                 // recursive doubling, 1 KiB
-  table.seconds[2][5] = 1;                                                 // direct, 256 KiB
+  for (auto& row : table.seconds) row = {0, 3, 4, 5, 2, 0};  // the ring, where nothing else is said
+  table.seconds[0][1] = 1;                                   // recursive doubling, 1 KiB
+  table.seconds[2][5] = 1;                                   // direct, 256 KiB
   CHECK(table.choice(0) == Algorithm::recursive_doubling);
   CHECK(table.choice(4'096) == Algorithm::recursive_doubling);
   CHECK(table.choice(4'097) == Algorithm::ring);
@@ -45,7 +45,7 @@ TEST_CASE("auto: all ranks measure once, agree on a table, and reduce", "[reduce
   auto const ended        = on_ranks<LocalTransport>(ranks, n, [&](auto& at, auto& x) {
     for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(at.rank());
     reduce.all_reduce(at, x.first(10), Op::sum);
-    auto const copy = reduce;                                              // knows what the original knows
+    auto const copy = reduce;  // knows what the original knows
     auto reducer    = BucketedReducer{copy, at, std::array<std::size_t, 2>{500, n - 10}, x.last(n - 10)};
     reducer.finish();
     tables[static_cast<std::size_t>(at.rank())] = copy.table(at);
@@ -64,9 +64,8 @@ TEST_CASE("auto: all ranks measure once, agree on a table, and reduce", "[reduce
 
 TEST_CASE("auto: a forced algorithm is used, and nothing is measured", "[reduce][auto]") {
   constexpr std::size_t n = 1'344;
-  auto const ended = on_ranks<Counting<LocalTransport>>(4, n, [](auto& at, auto& x) {
-    AutoAllReduce{.forced = Algorithm::ring}.all_reduce(at, x, Op::sum);
-  });
+  auto const ended        = on_ranks<Counting<LocalTransport>>(
+      4, n, [](auto& at, auto& x) { AutoAllReduce{.forced = Algorithm::ring}.all_reduce(at, x, Op::sum); });
   for (auto const& rank : ended) CHECK(rank.cost == RingAllReduce::cost(4, n * sizeof(float)));
 }
 

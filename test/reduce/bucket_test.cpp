@@ -28,10 +28,7 @@ namespace {
 /// What a user may write: it can only block.
 struct Blocking {
   static constexpr Cost cost(int ranks, std::size_t bytes) { return ReduceToOne::cost(ranks, bytes); }
-  template <Endpoint E>
-  void all_reduce(E& at, Span<float> x, Op op) const {
-    ReduceToOne{}.all_reduce(at, x, op);
-  }
+  template <Endpoint E> void all_reduce(E& at, Span<float> x, Op op) const { ReduceToOne{}.all_reduce(at, x, op); }
 };
 static_assert(!ResumableReduce<Blocking, LocalEndpoint>);
 
@@ -43,8 +40,8 @@ constexpr std::array<std::size_t, 6> ends{1, 5, 2'000, 2'001, 7'000, n};
 }  // namespace
 
 TEMPLATE_LIST_TEST_CASE("buckets give what one all_reduce of each gives", "[reduce][bucket]", Reduces) {
-  auto const ranks = GENERATE(1, 2, 3, 7);
-  auto const whole = on_ranks<LocalTransport>(ranks, n, [](auto& at, auto& x) {
+  auto const ranks    = GENERATE(1, 2, 3, 7);
+  auto const whole    = on_ranks<LocalTransport>(ranks, n, [](auto& at, auto& x) {
     for (std::size_t i = 0; i < ends.size(); ++i) {
       auto const begin = i == 0 ? 0 : ends[i - 1];
       TestType{}.all_reduce(at, x.subspan(begin, ends[i] - begin), Op::sum);
@@ -52,7 +49,7 @@ TEMPLATE_LIST_TEST_CASE("buckets give what one all_reduce of each gives", "[redu
   });
   auto const bucketed = on_ranks<LocalTransport>(ranks, n, [](auto& at, auto& x) {
     auto reducer      = BucketedReducer{TestType{}, at, ends, x};
-    auto const stride = static_cast<std::size_t>(100 + 37 * at.rank());   // every rank at its own pace
+    auto const stride = static_cast<std::size_t>(100 + 37 * at.rank());  // every rank at its own pace
     for (std::size_t upto = 0; upto < n; upto += stride) reducer.ready(upto);
     reducer.finish();
   });
@@ -68,7 +65,7 @@ TEMPLATE_LIST_TEST_CASE("more buckets than may be under way are all reduced, ste
   std::iota(many.begin(), many.end(), 1);
   auto const ended = on_ranks<LocalTransport>(3, many.size(), [&](auto& at, auto& x) {
     auto reducer = BucketedReducer{TestType{}, at, many, x};
-    for (int step = 0; step < 400; ++step) {                              // 80000 tags: they wrap
+    for (int step = 0; step < 400; ++step) {  // 80000 tags: they wrap
       for (auto& value : x) value = static_cast<float>(at.rank() + step);
       reducer.begin();
       reducer.ready(x.size() / 2);
@@ -84,8 +81,8 @@ TEMPLATE_LIST_TEST_CASE("what is reduced before finish() is counted as overlap",
   auto hidden      = std::array<Overlap, 2>{};
   auto const ended = on_ranks<LocalTransport>(2, n, [&](auto& at, auto& x) {
     auto reducer = BucketedReducer{TestType{}, at, ends, x};
-    spin_until([&] {                                                      // the backward pass of the layers that remain
-      reducer.ready(6'999);                                               // four buckets, not the fifth
+    spin_until([&] {         // the backward pass of the layers that remain
+      reducer.ready(6'999);  // four buckets, not the fifth
       return reducer.overlap().buckets == 4;
     });
     reducer.finish();
@@ -125,8 +122,8 @@ TEMPLATE_TEST_CASE("after the first step a bucketed reduction allocates nothing"
 }
 
 TEST_CASE("buckets must ascend and cover the buffer, and progress only grows", "[reduce][bucket]") {
-  auto endpoints = LocalTransport{}.connect(Group::all_local(1));
-  auto buffer    = std::vector<float>(10);
+  auto endpoints  = LocalTransport{}.connect(Group::all_local(1));
+  auto buffer     = std::vector<float>(10);
   auto const with = [&](std::vector<std::size_t> bounds) {
     return BucketedReducer{RingAllReduce{}, endpoints[0], Span<std::size_t const>{bounds}, Span<float>{buffer}};
   };
@@ -147,12 +144,12 @@ TEST_CASE("the first bucket is cut where a layer ends, if what is in front is no
   using Ends = std::vector<std::size_t>;
   CHECK(cut({300, 250, 60, 20, 0}, 10) == Ends{20, 100, 300});
   CHECK(cut({300, 250, 60, 20, 0}, 21) == Ends{60, 100, 300});
-  CHECK(cut({300, 250, 60, 20, 0}, 61) == Ends{100, 300});                // the next layer ends after the bucket
+  CHECK(cut({300, 250, 60, 20, 0}, 61) == Ends{100, 300});  // the next layer ends after the bucket
   CHECK(cut({100}, 1) == Ends{100, 300});
   CHECK(cut({}, 1) == Ends{100, 300});
   CHECK(with_small_first({}, all, 1).empty());
   CHECK(with_small_first(std::array<std::size_t, 1>{100'000}, std::array<std::size_t, 2>{8'191, 50'000}) ==
-        Ends{50'000, 100'000});                                            // 32 KiB, if nobody says otherwise
+        Ends{50'000, 100'000});  // 32 KiB, if nobody says otherwise
 }
 
 TEMPLATE_LIST_TEST_CASE("a small first bucket leaves by itself, and the sums are the same", "[reduce][bucket]",
@@ -161,10 +158,9 @@ TEMPLATE_LIST_TEST_CASE("a small first bucket leaves by itself, and the sums are
   constexpr auto layers = std::array<std::size_t, 3>{9'000, 5'000, 500};
   auto early            = std::array<std::size_t, 2>{};
   auto const sums       = [&](std::vector<std::size_t> const& of) {
-    return on_ranks<LocalTransport>(2, n, [&](auto& at, auto& x) {        // of two addends the order does not matter
+    return on_ranks<LocalTransport>(2, n, [&](auto& at, auto& x) {  // of two addends the order does not matter
       auto reducer = BucketedReducer{TestType{}, at, of, x};
-      if (of.size() == 3)
-        spin_until([&] { return reducer.ready(5'000), reducer.overlap().buckets == 1; });
+      if (of.size() == 3) spin_until([&] { return reducer.ready(5'000), reducer.overlap().buckets == 1; });
       early[static_cast<std::size_t>(at.rank())] = reducer.overlap().bytes;
       reducer.finish();
     });
@@ -192,7 +188,8 @@ TEST_CASE("begin() while buckets are under way is refused", "[reduce][bucket]") 
 TEMPLATE_LIST_TEST_CASE("a rank that never brings its buckets is named after the timeout", "[reduce][bucket]",
                         Reduces) {
   auto const ended = on_ranks<LocalTransport>(
-      2, n, [](auto& at, auto& x) {
+      2, n,
+      [](auto& at, auto& x) {
         if (at.rank() == 1) BucketedReducer{TestType{}, at, ends, x}.finish();
       },
       LocalTransport{.timeout = std::chrono::milliseconds{20}});
@@ -221,23 +218,26 @@ TEST_CASE("a rank that is late has few messages to take, even of uneven buckets"
   auto const late  = GENERATE(0, 3);
   auto const ready = [](std::atomic<int>& count) { return count.load() == static_cast<int>(ranks) - 1; };
   auto waiting     = std::atomic<int>{0};
-  auto const ended = on_ranks<SharedMemoryTransport>(static_cast<int>(ranks), buckets * each, [&](auto& at, auto& x) {
-    for (auto& value : x) value = static_cast<float>(at.rank() + 1);
-    auto shards = ShardEnds{x, {}};
-    for (std::size_t r = 1; r <= ranks; ++r) shards.ends.push_back(r * x.size() / ranks);
-    auto reduce = ReduceScatterOf<RingAllReduce>{RingAllReduce{}};
-    reduce.place(shards);
-    auto reducer = BucketedReducer{reduce, at, where, x};
-    if (at.rank() == late) {
-      spin_until([&] { return ready(waiting); });
-      std::this_thread::sleep_for(std::chrono::milliseconds{100});         // more likely to fail, not needed to pass
-    } else {
-      ++waiting;
-    }
-    reducer.finish();
-    auto const mine = share(x.size(), at.rank(), at.size());
-    for (auto const value : x.subspan(mine.begin, mine.size()))
-      if (value != 10) throw Error{"a wrong sum"};
-  }, SharedMemoryTransport{.timeouts = {.stuck = std::chrono::seconds{20}}});
+  auto const ended = on_ranks<SharedMemoryTransport>(
+      static_cast<int>(ranks), buckets * each,
+      [&](auto& at, auto& x) {
+        for (auto& value : x) value = static_cast<float>(at.rank() + 1);
+        auto shards = ShardEnds{x, {}};
+        for (std::size_t r = 1; r <= ranks; ++r) shards.ends.push_back(r * x.size() / ranks);
+        auto reduce = ReduceScatterOf<RingAllReduce>{RingAllReduce{}};
+        reduce.place(shards);
+        auto reducer = BucketedReducer{reduce, at, where, x};
+        if (at.rank() == late) {
+          spin_until([&] { return ready(waiting); });
+          std::this_thread::sleep_for(std::chrono::milliseconds{100});  // more likely to fail, not needed to pass
+        } else {
+          ++waiting;
+        }
+        reducer.finish();
+        auto const mine = share(x.size(), at.rank(), at.size());
+        for (auto const value : x.subspan(mine.begin, mine.size()))
+          if (value != 10) throw Error{"a wrong sum"};
+      },
+      SharedMemoryTransport{.timeouts = {.stuck = std::chrono::seconds{20}}});
   for (auto const& rank : ended) CHECK(rank.error == "");
 }

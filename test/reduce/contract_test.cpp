@@ -20,10 +20,9 @@ using namespace chorale::test;
 TEMPLATE_LIST_TEST_CASE("all_reduce leaves the sum in its documented order, the same bits on every rank",
                         "[reduce][contract]", Cases) {
   auto const ranks = GENERATE(1, 2, 3, 4, 5, 7, 8, 16);
-  auto const n     = GENERATE(as<std::size_t>{}, 0, 1, 5, 1'344, 10'007);   // none, fewer than ranks, odd, .., a prime
-  auto const ended = on_ranks<typename TestType::transport>(ranks, n, [](auto& at, auto& x) {
-    typename TestType::reduce{}.all_reduce(at, x, Op::sum);
-  });
+  auto const n     = GENERATE(as<std::size_t>{}, 0, 1, 5, 1'344, 10'007);  // none, fewer than ranks, odd, .., a prime
+  auto const ended = on_ranks<typename TestType::transport>(
+      ranks, n, [](auto& at, auto& x) { typename TestType::reduce{}.all_reduce(at, x, Op::sum); });
   auto const expected = reference<typename TestType::reduce>(ranks, n, Op::sum);
   for (auto const& rank : ended) {
     CHECK(rank.error == "");
@@ -33,10 +32,9 @@ TEMPLATE_LIST_TEST_CASE("all_reduce leaves the sum in its documented order, the 
 
 TEMPLATE_LIST_TEST_CASE("a large x travels in many messages, in the same order", "[reduce][contract]", Cases) {
   constexpr int ranks     = 4;
-  constexpr std::size_t n = 1'000'003;                                      // a prime; 4 MB
-  auto const ended = on_ranks<typename TestType::transport>(ranks, n, [](auto& at, auto& x) {
-    typename TestType::reduce{}.all_reduce(at, x, Op::sum);
-  });
+  constexpr std::size_t n = 1'000'003;  // a prime; 4 MB
+  auto const ended        = on_ranks<typename TestType::transport>(
+      ranks, n, [](auto& at, auto& x) { typename TestType::reduce{}.all_reduce(at, x, Op::sum); });
   auto const expected = reference<typename TestType::reduce>(ranks, n, Op::sum);
   for (auto const& rank : ended) {
     CHECK(rank.error == "");
@@ -47,17 +45,16 @@ TEMPLATE_LIST_TEST_CASE("a large x travels in many messages, in the same order",
 TEMPLATE_LIST_TEST_CASE("every rank sends exactly what its schedule says", "[reduce][contract]", Cases) {
   using reduce     = typename TestType::reduce;
   auto const ranks = GENERATE(1, 2, 3, 4, 5, 7, 8, 16);
-  auto const n     = GENERATE(as<std::size_t>{}, 0, 5, 10'007, 200'003);    // the last one in several lanes
-  auto const ended = on_ranks<Counting<typename TestType::transport>>(ranks, n, [](auto& at, auto& x) {
-    reduce{}.all_reduce(at, x, Op::sum);
-  });
+  auto const n     = GENERATE(as<std::size_t>{}, 0, 5, 10'007, 200'003);  // the last one in several lanes
+  auto const ended = on_ranks<Counting<typename TestType::transport>>(
+      ranks, n, [](auto& at, auto& x) { reduce{}.all_reduce(at, x, Op::sum); });
   for (Rank rank = 0; rank < ranks; ++rank) {
-    auto const& counted = ended[static_cast<std::size_t>(rank)].cost;       // messages and bytes
+    auto const& counted = ended[static_cast<std::size_t>(rank)].cost;  // messages and bytes
     if constexpr (Schedule<reduce>) {
       auto const sent = traffic<reduce>(rank, ranks, n, sizeof(float));
       CHECK(counted == Cost{sent.messages, sent.bytes});
     } else {
-      auto const part = share(n, rank, ranks);                              // all have exposed, all have left
+      auto const part = share(n, rank, ranks);  // all have exposed, all have left
       CHECK(counted == Cost{ranks > 1 ? 2 : 0, 2 * static_cast<std::size_t>(ranks - 1) * part.size() * sizeof(float)});
     }
   }
@@ -66,7 +63,7 @@ TEMPLATE_LIST_TEST_CASE("every rank sends exactly what its schedule says", "[red
 TEMPLATE_LIST_TEST_CASE("the cost is that of the busiest rank", "[reduce][contract]", Cases) {
   using reduce     = typename TestType::reduce;
   auto const ranks = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 32, 63);
-  auto const bytes = std::size_t{20'160} * sizeof(float);                   // every count above divides 20160
+  auto const bytes = std::size_t{20'160} * sizeof(float);  // every count above divides 20160
   if constexpr (Schedule<reduce>) {
     auto most = std::size_t{0};
     for (Rank rank = 0; rank < ranks; ++rank)
@@ -84,20 +81,19 @@ TEMPLATE_LIST_TEST_CASE("min, max and product are reduced as sum is", "[reduce][
   auto const ranks    = GENERATE(2, 3, 7);
   auto const n        = std::size_t{1'001};
   auto const expected = reference<typename TestType::reduce>(ranks, n, op);
-  auto const ended    = on_ranks<typename TestType::transport>(ranks, n, [&](auto& at, auto& x) {
-    typename TestType::reduce{}.all_reduce(at, x, op);
-  });
+  auto const ended    = on_ranks<typename TestType::transport>(
+      ranks, n, [&](auto& at, auto& x) { typename TestType::reduce{}.all_reduce(at, x, op); });
   for (auto const& rank : ended) CHECK(same_bits(rank.x, expected));
 }
 
 TEMPLATE_LIST_TEST_CASE("all ranks have the same bits, whatever bits their NaNs and the signs of their zeros have",
                         "[reduce][contract]", Cases) {
-  auto const op     = GENERATE(Op::sum, Op::min, Op::max, Op::product);
-  auto const ranks  = GENERATE(2, 3, 4, 7);
-  auto const ended  = on_ranks<typename TestType::transport>(ranks, 101, [&](auto& at, auto& x) {
+  auto const op    = GENERATE(Op::sum, Op::min, Op::max, Op::product);
+  auto const ranks = GENERATE(2, 3, 4, 7);
+  auto const ended = on_ranks<typename TestType::transport>(ranks, 101, [&](auto& at, auto& x) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      auto const bits = 0x7FC0'0000U + static_cast<unsigned>(at.rank() + 1) * 0x8000'1000U;    // payload and sign
-      x[i] = i % 2 == 0 ? std::bit_cast<float>(bits) : at.rank() % 2 == 0 ? 0.0F : -0.0F;
+      auto const bits = 0x7FC0'0000U + static_cast<unsigned>(at.rank() + 1) * 0x8000'1000U;  // payload and sign
+      x[i]            = i % 2 == 0 ? std::bit_cast<float>(bits) : at.rank() % 2 == 0 ? 0.0F : -0.0F;
     }
     typename TestType::reduce{}.all_reduce(at, x, op);
   });
@@ -125,8 +121,7 @@ TEMPLATE_LIST_TEST_CASE("a NaN on one rank is a NaN on all, under every operatio
 namespace {
 
 /// Calls f<R>() for the algorithm R of that name.
-template <class F>
-auto with_algorithm(Algorithm algorithm, F&& f) {
+template <class F> auto with_algorithm(Algorithm algorithm, F&& f) {
   switch (algorithm) {
     case Algorithm::recursive_doubling: return f.template operator()<RecursiveDoublingAllReduce>();
     case Algorithm::halving_doubling: return f.template operator()<HalvingDoublingAllReduce>();
@@ -161,8 +156,7 @@ std::vector<RankResult> reduced_by(AutoAllReduce const& reduce, int ranks, std::
     auto const before = at.sent();
     operation.restart(at, x, op, Tag{});
     operation.finish();
-    sent[static_cast<std::size_t>(at.rank())] = {at.sent().messages - before.messages,
-                                                 at.sent().bytes - before.bytes};
+    sent[static_cast<std::size_t>(at.rank())] = {at.sent().messages - before.messages, at.sent().bytes - before.bytes};
   });
   for (std::size_t rank = 0; rank < ended.size(); ++rank) ended[rank].cost = sent[rank];
   return ended;
@@ -193,7 +187,7 @@ TEST_CASE("auto: the sum is that of the algorithm in its table, for every size a
   auto const reduce = AutoAllReduce{};
   auto tables       = std::vector<std::shared_ptr<AutoTable const>>(static_cast<std::size_t>(ranks));
   on_ranks<Counting<LocalTransport>>(ranks, 1, [&](auto& at, auto&) {
-    tables[static_cast<std::size_t>(at.rank())] = reduce.table(at);        // measured here, once
+    tables[static_cast<std::size_t>(at.rank())] = reduce.table(at);  // measured here, once
   });
   for (std::size_t const n : {0U, 1U, 5U, 1'344U, 10'007U, 200'003U}) {
     auto const chosen   = tables[0]->choice(n * sizeof(float));

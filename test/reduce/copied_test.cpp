@@ -23,8 +23,7 @@ constexpr std::size_t half = shared_memory::SegmentLayout::copies / 2 / sizeof(f
 std::vector<std::size_t> const counts = {0, 1, 5, 1'024, 1'025, 10'007, half, half + 1, 2 * half, 3 * half + 17, 3};
 
 /// All-reduces of each count in turn, several times: [rank] all results behind one another.
-template <class R, class T>
-std::vector<std::vector<float>> results(int ranks, Op op, T const& transport) {
+template <class R, class T> std::vector<std::vector<float>> results(int ranks, Op op, T const& transport) {
   auto endpoints = transport.connect(Group::all_local(ranks));
   auto all       = std::vector<std::vector<float>>(endpoints.size());
   auto errors    = std::vector<std::string>(endpoints.size());
@@ -62,13 +61,14 @@ TEST_CASE("memory of a rank's own is reduced through copies with the bits of a r
 }
 
 TEST_CASE("ranks that reduce other things through copies are told so", "[reduce][shared_memory][copied]") {
-  auto const wrong = GENERATE(0, 1, 2);                                    // operation, length, a barrier
+  auto const wrong = GENERATE(0, 1, 2);  // operation, length, a barrier
   auto const ended = on_ranks<SharedMemoryTransport>(3, 10'000, [&](auto& at, auto& x) {
     auto const odd = at.rank() == 1;
     CopiedAllReduce{}.all_reduce(at, x, Op::sum, Tag{1}, {"a.cpp", 1});
     if (odd && wrong == 2) barrier(at, Tag{1}, {"a.cpp", 2});
-    else CopiedAllReduce{}.all_reduce(at, odd && wrong == 1 ? x.first(9'999) : x, odd && wrong == 0 ? Op::max : Op::sum,
-                                      Tag{1}, {"a.cpp", 2});
+    else
+      CopiedAllReduce{}.all_reduce(at, odd && wrong == 1 ? x.first(9'999) : x, odd && wrong == 0 ? Op::max : Op::sum,
+                                   Tag{1}, {"a.cpp", 2});
   });
   for (auto const& rank : ended) {
     CHECK_THAT(rank.error, Catch::Contains("all_reduce (sum) of 10000 float, tag 1, at a.cpp:2"));
@@ -91,8 +91,8 @@ TEST_CASE("auto: over shared memory it reduces in place where it can, and what l
       threads.emplace_back("rank " + std::to_string(rank), [&, rank] {
         auto& at = endpoints[rank];
         try {
-          auto own             = std::vector<float>(n, static_cast<float>(rank));
-          auto const reduced   = [&](Span<float> x) {
+          auto own           = std::vector<float>(n, static_cast<float>(rank));
+          auto const reduced = [&](Span<float> x) {
             auto const before = at.sent().messages;
             reduce.all_reduce(at, x, Op::sum);
             for (auto const value : x)

@@ -50,7 +50,7 @@ TEST_CASE("the memory beside x is four messages of the schedule", "[reduce][esti
   constexpr auto x = std::size_t{1} << 20;
   for (int const ranks : {2, 3, 4, 8}) {
     auto const n     = static_cast<std::size_t>(ranks);
-    auto const about = [&](std::size_t scratch, std::size_t message) {     // of which one is at most some 256 KiB
+    auto const about = [&](std::size_t scratch, std::size_t message) {  // of which one is at most some 256 KiB
       auto const lanes = (message + largest_message - 1) / largest_message;
       CHECK(scratch >= messages_kept * (message / lanes));
       CHECK(scratch <= messages_kept * (message / lanes + 64 * sizeof(float)));
@@ -71,18 +71,19 @@ TEST_CASE("advice knows machines that are unequal, that fail, and asynchronous t
   CHECK(equal.strategy == AdvisedStrategy::multi_worker_mirrored);
   CHECK(equal.speedup == Approx(advise(work, 16, network).speedup).epsilon(1e-6));
 
-  auto speeds = std::vector<double>(16, 1.0);
-  speeds[3]   = 1.0 / 3;
+  auto speeds       = std::vector<double>(16, 1.0);
+  speeds[3]         = 1.0 / 3;
   auto const uneven = advise(work, 16, network, Machines{.speeds = speeds}, 4);
   CHECK(uneven.strategy == AdvisedStrategy::multi_worker_mirrored);
   CHECK(uneven.speedup == Approx(15 + 1.0 / 3).epsilon(0.05));
-  CHECK_THAT(uneven.reason, Catch::Contains("rows dealt out by speed") && Catch::Contains("even shares would reach 5."));
+  CHECK_THAT(uneven.reason,
+             Catch::Contains("rows dealt out by speed") && Catch::Contains("even shares would reach 5."));
 
   auto const failing = Machines{.failures_per_hour = 1, .restart = 300s, .checkpoint_every = 600s};
   auto const async   = advise(work, 64, network, failing, 4);
-  CHECK(async.strategy == AdvisedStrategy::asynchronous_servers);          // all-reduce computes 9 % of the time
+  CHECK(async.strategy == AdvisedStrategy::asynchronous_servers);  // all-reduce computes 9 % of the time
   CHECK_THAT(async.reason, Catch::Contains("a failure stops one of them, not all"));
-  CHECK(seconds(async.step) < 1.5 * seconds(work.compute));                // while nothing fails
+  CHECK(seconds(async.step) < 1.5 * seconds(work.compute));  // while nothing fails
   auto const without = advise(work, 64, network, failing);
   CHECK(without.speedup < async.speedup);
   CHECK(without.speedup == Approx(advise(work, 64, network).speedup / (1 + 64 * 600.0 / 3600)).epsilon(0.01));
@@ -95,7 +96,7 @@ TEST_CASE("a few dozen for dense models, a few hundred for sparse ones: with ser
           "[reduce][advise]") {
   auto const network = NetworkModel{.fold_bytes_per_second = 5e9, .far = {.latency = 50us, .bytes_per_second = 1.25e9}};
   constexpr int servers = 16;
-  auto const limit = [&](Workload const& work) {                           // twice as many are less than 1.5 times as fast
+  auto const limit      = [&](Workload const& work) {  // twice as many are less than 1.5 times as fast
     auto const rate = [&](int workers) {
       return workers / seconds(work.compute + predicted_servers_time(workers, servers, work.bytes, network));
     };
@@ -110,5 +111,5 @@ TEST_CASE("a few dozen for dense models, a few hundred for sparse ones: with ser
   CHECK(limit(sparse) >= 128);
   CHECK(limit(sparse) <= 512);
   auto const ring = [&](int ranks) { return advise(dense, ranks, network).speedup; };
-  CHECK(ring(256) > 1.5 * ring(128));                                      // no such limit: refuted for all-reduce
+  CHECK(ring(256) > 1.5 * ring(128));  // no such limit: refuted for all-reduce
 }

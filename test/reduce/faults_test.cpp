@@ -11,7 +11,7 @@ using namespace chorale::test;
 
 namespace {
 
-constexpr auto where = CallSite{"faults_test.cpp", 1};                     // of two lines that are one operation
+constexpr auto where = CallSite{"faults_test.cpp", 1};  // of two lines that are one operation
 
 }  // namespace
 
@@ -47,8 +47,8 @@ TEMPLATE_LIST_TEST_CASE("a rank that stays away is named after the timeout", "[r
       },
       typename TestType::transport{.timeout = std::chrono::milliseconds{20}});
   CHECK(ended[0].lost == 1);
-  CHECK_THAT(ended[0].error, Catch::Contains("rank 0 waited 20 ms") && Catch::Contains("lost rank 1") &&
-                                 Catch::Contains("tag 42"));
+  CHECK_THAT(ended[0].error,
+             Catch::Contains("rank 0 waited 20 ms") && Catch::Contains("lost rank 1") && Catch::Contains("tag 42"));
   CHECK(ended[1].error == "");
 }
 

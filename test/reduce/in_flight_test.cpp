@@ -22,15 +22,15 @@ TEMPLATE_LIST_TEST_CASE("many steps with one tag do not mix", "[reduce][contract
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
-TEMPLATE_LIST_TEST_CASE("operations in flight do not block one another, whichever is asked first",
-                        "[reduce][contract]", Cases) {
+TEMPLATE_LIST_TEST_CASE("operations in flight do not block one another, whichever is asked first", "[reduce][contract]",
+                        Cases) {
   constexpr std::size_t operations = 5, n = 501;
-  auto const ranks = GENERATE(2, 3, 8);
-  auto const ended = on_ranks<typename TestType::transport>(ranks, operations * n, [&](auto& at, auto& x) {
+  auto const ranks      = GENERATE(2, 3, 8);
+  auto const ended      = on_ranks<typename TestType::transport>(ranks, operations * n, [&](auto& at, auto& x) {
     auto const reduce = typename TestType::reduce{};
     auto flying       = std::array<decltype(reduce.start(at, x, Op::sum, Tag{})), operations>{};
     for (unsigned i = 0; i < operations; ++i) flying[i] = reduce.start(at, x.subspan(i * n, n), Op::sum, Tag{3 * i});
-    auto const odd = at.rank() % 2 == 1;                                 // odd ranks want the last first
+    auto const odd = at.rank() % 2 == 1;  // odd ranks want the last first
     for (std::size_t done = 0; done < operations; ++done) {
       auto const wanted = odd ? operations - 1 - done : done;
       spin_until([&] {
@@ -48,4 +48,3 @@ TEMPLATE_LIST_TEST_CASE("operations in flight do not block one another, whicheve
     CHECK(same_bits(rank.x, one_by_one[0].x));
   }
 }
-

@@ -38,7 +38,7 @@ class Nodes {
         far_{SubEndpoint{at, ranks(at.rank() % L, L, at.size() / L)}} {}
 
   Rank rank() const { return at_->rank(); }
-  int  size() const { return at_->size(); }
+  int size() const { return at_->size(); }
   pending send(Rank peer, Tag tag, ConstBytes out) { return at_->send(peer, tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) { return at_->recv(peer, tag, in); }
   CountingEndpoint<SubEndpoint<LocalEndpoint>>& near() { return near_; }
@@ -69,7 +69,7 @@ struct OwnTransport {
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
   std::vector<OwnEndpoint> connect(Group const& group) const {
     auto const state = std::make_shared<local::SharedState>(group.size(), std::chrono::seconds{60});
-    auto endpoints = std::vector<OwnEndpoint>{};
+    auto endpoints   = std::vector<OwnEndpoint>{};
     for (auto const rank : group.local()) endpoints.emplace_back(state, rank);
     return endpoints;
   }
@@ -83,7 +83,7 @@ TEST_CASE("hierarchical: whole numbers have the same sum over any nodes", "[redu
   auto const [ranks, local] = GENERATE(std::pair{1, 1}, std::pair{2, 1}, std::pair{4, 2}, std::pair{6, 3},
                                        std::pair{6, 2}, std::pair{8, 4}, std::pair{5, 5});
   auto const n              = GENERATE(as<std::size_t>{}, 0, 1, 5, 10'007, 300'007);
-  auto const ended = on_ranks<LocalTransport>(ranks, n, [&, L = local](auto& at, auto& x) {
+  auto const ended          = on_ranks<LocalTransport>(ranks, n, [&, L = local](auto& at, auto& x) {
     auto nodes = Nodes{at, L};
     for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(at.rank() + static_cast<int>(i % 1'000));
     HierarchicalAllReduce{}.all_reduce(nodes, x, Op::sum);
@@ -117,10 +117,10 @@ TEMPLATE_TEST_CASE("hierarchical: each level carries the bytes that the algorith
                                       std::pair{8, 4}, std::pair{16, 4}, std::pair{6, 3}, std::pair{12, 3});
   auto const L             = static_cast<std::size_t>(each);
   auto const nodes_n       = ranks / each;
-  constexpr std::size_t n  = 20'160;                                       // all numbers of ranks above divide it
+  constexpr std::size_t n  = 20'160;  // all numbers of ranks above divide it
   auto near                = std::vector<Sent>(static_cast<std::size_t>(ranks));
   auto far                 = near;
-  auto const ended = on_ranks<LocalTransport>(ranks, n, [&](auto& at, auto& x) {
+  auto const ended         = on_ranks<LocalTransport>(ranks, n, [&](auto& at, auto& x) {
     auto nodes = Nodes{at, static_cast<int>(L)};
     HierarchicalAllReduce<Far>{}.all_reduce(nodes, x, Op::sum);
     near[static_cast<std::size_t>(at.rank())] = nodes.near().sent();
@@ -146,9 +146,8 @@ TEMPLATE_TEST_CASE("hierarchical: each level carries the bytes that the algorith
 }
 
 TEST_CASE("native: the transport's own all-reduce is called", "[reduce][native]") {
-  auto const ended    = on_ranks<OwnTransport>(3, 1'001, [](auto& at, auto& x) {
-    NativeAllReduce{}.all_reduce(at, x, Op::sum);
-  });
+  auto const ended =
+      on_ranks<OwnTransport>(3, 1'001, [](auto& at, auto& x) { NativeAllReduce{}.all_reduce(at, x, Op::sum); });
   auto const expected = serial_reference(3, 1'001, Op::sum, [](std::size_t) { return 0; });
   for (auto const& rank : ended) CHECK(same_bits(rank.x, expected));
 }

@@ -96,18 +96,15 @@ TEST_CASE("the fewest nodes that have just the shards of a rank", "[reduce][repr
 }
 
 TEST_CASE("one vector of each rank is added up too, and only added up", "[reduce][reproducible]") {
-  auto const ended = on_ranks<LocalTransport>(3, 100, [](auto& at, auto& x) {
-    Reproducible<4, RingAllReduce>{}.all_reduce(at, x, Op::sum);
-  });
+  auto const ended = on_ranks<LocalTransport>(
+      3, 100, [](auto& at, auto& x) { Reproducible<4, RingAllReduce>{}.all_reduce(at, x, Op::sum); });
   auto const wanted = serial_reference(3, 100, Op::sum, [](std::size_t) { return 0; });
   for (auto const& rank : ended)
     for (std::size_t i = 0; i < 100; ++i) CHECK(rank.x[i] == Approx(wanted[i]).margin(1e-3));
-  auto const refused = on_ranks<LocalTransport>(2, 4, [](auto& at, auto& x) {
-    Reproducible<4, RingAllReduce>{}.all_reduce(at, x, Op::max);
-  });
+  auto const refused = on_ranks<LocalTransport>(
+      2, 4, [](auto& at, auto& x) { Reproducible<4, RingAllReduce>{}.all_reduce(at, x, Op::max); });
   CHECK_THAT(refused[0].error, Catch::Contains("Reproducible adds up; max"));
-  auto const too_many = on_ranks<LocalTransport>(3, 4, [](auto& at, auto& x) {
-    Reproducible<2, RingAllReduce>{}.all_reduce(at, x, Op::sum);
-  });
+  auto const too_many = on_ranks<LocalTransport>(
+      3, 4, [](auto& at, auto& x) { Reproducible<2, RingAllReduce>{}.all_reduce(at, x, Op::sum); });
   CHECK_THAT(too_many[0].error, Catch::Contains("2 logical shards, too few for 3 ranks"));
 }

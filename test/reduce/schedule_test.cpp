@@ -21,8 +21,7 @@ using namespace chorale;
 
 namespace {
 
-template <Schedule S>
-constexpr bool proved() {
+template <Schedule S> constexpr bool proved() {
   return Proof<S, check_up_to<S>(16)>::checked && Proof<S, check<S>(31)>::checked && Proof<S, check<S>(32)>::checked &&
          Proof<S, check<S>(33)>::checked && Proof<S, check<S>(64)>::checked;
 }
@@ -35,8 +34,7 @@ static_assert(proved<RecursiveDoublingAllReduce>());
 static_assert(proved<PairwiseAllReduce>());
 
 /// S with one message changed, or one step left out. Not a constant: the changes are tried one after the other.
-template <class S>
-struct Mutant {
+template <class S> struct Mutant {
   enum Change { not_sent, not_received, other_peer, other_source, other_chunk, kept, combined, no_step, changes };
 
   static constexpr Collective collective = S::collective;
@@ -75,8 +73,7 @@ using Schedules = std::tuple<RingAllReduce, ReduceToOne, TreeAllReduce, DoubleTr
                              RecursiveDoublingAllReduce, PairwiseAllReduce>;
 
 // One schedule for each flaw: two ranks, and what they do in steps 0 and 1.
-template <Flaw flaw>
-struct Wrong : ScheduledAllReduce<Wrong<flaw>> {
+template <Flaw flaw> struct Wrong : ScheduledAllReduce<Wrong<flaw>> {
   static constexpr int chunks(int) { return 2; }
   static constexpr int widest(int) { return flaw == Flaw::too_wide ? 1 : 2; }
   static constexpr int steps(int ranks) { return ranks == 2 && flaw != Flaw::incomplete ? 2 : 0; }
@@ -89,7 +86,7 @@ struct Wrong : ScheduledAllReduce<Wrong<flaw>> {
       case Flaw::other_chunks: return rank == 0 ? Step{.to = 1, .send = all} : Step{.from = 0, .receive = one};
       case Flaw::torn: return {.to = 1 - rank, .send = all, .from = 1 - rank, .receive = all};
       case Flaw::lost: return rank == 0 ? Step{.to = 1, .send = all} : Step{.from = 0, .receive = all};
-      case Flaw::twice: break;                                          // the sum is exchanged and added again
+      case Flaw::twice: break;  // the sum is exchanged and added again
       default: break;
     }
     if (s == 1 && flaw != Flaw::twice) return {};
@@ -124,16 +121,16 @@ static_assert(check<Wrong<Flaw::incomplete>>(2) == FirstFlaw{Flaw::incomplete, 2
 
 TEMPLATE_LIST_TEST_CASE("a schedule with one message changed is no schedule any more", "[reduce][schedule]",
                         Schedules) {
-  using M  = Mutant<TestType>;
+  using M     = Mutant<TestType>;
   auto missed = 0, tried = 0;
   for (int const ranks : {2, 3, 4, 7, 8}) {
     for (M::at_rank = 0; M::at_rank < ranks; ++M::at_rank) {
       for (M::at_step = 0; M::at_step < TestType::steps(ranks); ++M::at_step) {
         for (int change = 0; change < M::changes; ++change) {
-          M::change  = static_cast<typename M::Change>(change);
-          M::changed = false;
+          M::change        = static_cast<typename M::Change>(change);
+          M::changed       = false;
           auto const found = check<M>(ranks);
-          if (!M::changed) continue;                                    // nothing there to change
+          if (!M::changed) continue;  // nothing there to change
           ++tried;
           missed += found.flaw == Flaw::none;
         }

@@ -19,12 +19,11 @@ namespace chorale::test {
 struct Reduced {
   std::vector<float> x{};
   Cost cost{};
-  std::string error{};                                                     // what it threw, if it did
+  std::string error{};  // what it threw, if it did
 };
 
 /// Where x lies: in memory that ranks share, where the transport has some.
-template <class E>
-Span<float> placed(E& at, std::vector<float>& x) {
+template <class E> Span<float> placed(E& at, std::vector<float>& x) {
   if constexpr (requires { at.memory(); }) {
     auto const all = Span<float>{reinterpret_cast<float*>(at.memory().data()), at.memory().size() / sizeof(float)};
     if (all.size() < x.size()) return x;
@@ -67,12 +66,11 @@ std::vector<std::vector<Reduced>> reduced(int ranks, std::vector<std::size_t> co
 }
 
 /// What the algorithm says that a rank sends.
-template <class R>
-Cost planned(Rank rank, int ranks, std::size_t n) {
+template <class R> Cost planned(Rank rank, int ranks, std::size_t n) {
   if constexpr (Schedule<R>) {
     auto const sent = traffic<R>(rank, ranks, n, sizeof(float));
     return {sent.messages, sent.bytes};
-  } else {                                                                 // all have exposed, all have left
+  } else {  // all have exposed, all have left
     return {ranks > 1 ? 2 : 0, 2 * static_cast<std::size_t>(ranks - 1) * share(n, rank, ranks).size() * sizeof(float)};
   }
 }
@@ -92,12 +90,12 @@ void check_like_local(int ranks, std::vector<std::size_t> const& sizes, T const&
       CHECK(mine.cost == planned<R>(rank, ranks, sizes[i]));
       most = std::max(most, mine.cost.bytes);
     }
-    auto const divides = sizes[i] % static_cast<std::size_t>(ranks) == 0 && sizes[i] % 16 == 0;   // every share, too
+    auto const divides = sizes[i] % static_cast<std::size_t>(ranks) == 0 && sizes[i] % 16 == 0;  // every share, too
     if (divides) CHECK(most == R::cost(ranks, sizes[i] * sizeof(float)).bytes);
   }
 }
 
-inline std::vector<std::size_t> const small_sizes = {0, 1, 5, 1'344, 10'007};   // 1,344 = 2^6 · 21; a prime
+inline std::vector<std::size_t> const small_sizes = {0, 1, 5, 1'344, 10'007};  // 1,344 = 2^6 · 21; a prime
 inline constexpr std::size_t large_prime          = 1'000'003;
 
 }  // namespace chorale::test

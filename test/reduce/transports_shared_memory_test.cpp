@@ -18,7 +18,7 @@ TEMPLATE_LIST_TEST_CASE("an all-reduce in shared memory has the bits of one over
 
 TEMPLATE_LIST_TEST_CASE("a large all-reduce in shared memory has the bits of one over threads",
                         "[reduce][contract][shared_memory]", Algorithms) {
-  auto const arena = GENERATE(as<std::size_t>{}, 0, std::size_t{4} << 20);   // bytes; 0: all travels through rings
-  if (arena == 0 && std::is_same_v<TestType, DirectAllReduce>) return;     // it has nothing but access in place
+  auto const arena = GENERATE(as<std::size_t>{}, 0, std::size_t{4} << 20);  // bytes; 0: all travels through rings
+  if (arena == 0 && std::is_same_v<TestType, DirectAllReduce>) return;      // it has nothing but access in place
   check_like_local<TestType>(4, {large_prime}, SharedMemoryTransport{.arena = arena});
 }

@@ -18,8 +18,7 @@ using namespace chorale::test;
 namespace {
 
 /// Numbers of which sums and products do not fit: integers wrap, and the order of a sum of fractions shows.
-template <class T>
-std::vector<T> brought(Rank rank, std::size_t n) {
+template <class T> std::vector<T> brought(Rank rank, std::size_t n) {
   auto const random = Random{11, static_cast<std::uint64_t>(rank)};
   auto x            = std::vector<T>(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -32,8 +31,7 @@ std::vector<T> brought(Rank rank, std::size_t n) {
   return x;
 }
 
-template <class R, class T>
-void check_all_operations(int ranks) {
+template <class R, class T> void check_all_operations(int ranks) {
   constexpr std::size_t n = 1'001;
   auto all                = std::vector<std::vector<T>>{};
   for (Rank rank = 0; rank < ranks; ++rank) all.push_back(brought<T>(rank, n));

@@ -41,8 +41,13 @@ struct Net : nn::Sequential<nn::Input<64>, nn::Dense<512>, nn::ReLU, nn::Dense<5
 auto model() { return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}); }
 
 /// 1 GB of variables in 10 blocks of which each takes 10 ms, and 2 GB of activations.
-constexpr auto sizes = ModelSizes{.variables = 1'000'000'000, .slots = 2, .activations = 2'000'000'000, .blocks = 10,
-                                  .boundary = 10'000'000, .compute = 100ms, .micro_batches = 16};
+constexpr auto sizes = ModelSizes{.variables     = 1'000'000'000,
+                                  .slots         = 2,
+                                  .activations   = 2'000'000'000,
+                                  .blocks        = 10,
+                                  .boundary      = 10'000'000,
+                                  .compute       = 100ms,
+                                  .micro_batches = 16};
 
 TrainingForm form_for(TrainingCluster const& cluster, ModelSizes const& what = sizes) {
   return advise(what, cluster).chosen().cost.form;
@@ -79,7 +84,7 @@ TEST_CASE("of forms that fit, the one with the shortest step is advised", "[stra
   auto const three = form_for({.ranks = 4, .memory = 5'999'999'999, .network = fast});
   CHECK(three != mirrored);
   auto no_boundary     = sizes;
-  no_boundary.boundary = 0;                                                // so neither split nor pipeline
+  no_boundary.boundary = 0;  // so neither split nor pipeline
   auto const advice    = advise(no_boundary, {.ranks = 4, .memory = 3'500'000'000, .network = fast});
   CHECK(advice.forms.size() == 5);
   CHECK(advice.chosen().cost.form == zero_three);
@@ -98,7 +103,7 @@ TEST_CASE("a table of advice has a row for each form, and its reason", "[strateg
   auto const text   = advice.text();
   CAPTURE(text);
   for (auto const& one : advice.forms) CHECK_THAT(text, Catch::Contains(std::string{name(one.cost.form)}));
-  CHECK(std::ranges::count(text, '\n') == 9);                              // 8 forms and their head
+  CHECK(std::ranges::count(text, '\n') == 9);  // 8 forms and their head
   CHECK_THAT(text, Catch::Contains("954 MiB too much") && Catch::Contains("chosen: "));
   CHECK(std::ranges::count_if(advice.forms, [](auto const& one) { return one.why.starts_with("chosen"); }) == 1);
   CHECK_THROWS_WITH(advise(sizes, {.ranks = 0}), Catch::Contains("not for 0 ranks"));
@@ -116,7 +121,8 @@ TEST_CASE("the costs of forms are those of strategies that have them", "[strateg
     auto const sent  = *step_operations<S>(model(), RingAllReduce{}, 4).sent(0);
     auto const& said = *std::ranges::find(advice.forms, form, [](auto const& one) { return one.cost.form; });
     CAPTURE(name(form));
-    CHECK(static_cast<double>(said.cost.memory) == Approx(static_cast<double>(plan.peak() - plan.received)).epsilon(0.001));
+    CHECK(static_cast<double>(said.cost.memory) ==
+          Approx(static_cast<double>(plan.peak() - plan.received)).epsilon(0.001));
     CHECK(static_cast<double>(said.cost.sent) == Approx(static_cast<double>(sent.bytes)).epsilon(0.001));
   };
   check(std::type_identity<MirroredStrategy<>>{}, TrainingForm::mirrored);
@@ -127,25 +133,29 @@ TEST_CASE("the stages of an advised pipeline are those that a pipeline cuts", "[
   auto const uneven  = nn::compile<Uneven>(loss::SparseCrossEntropy{}, optim::Adam{});
   auto const cluster = TrainingCluster{.ranks = 2, .products_per_second = 1e9, .rows = 4, .micro_batches = 2};
   auto const advice  = advise(uneven, cluster, Cpu::logical(1)[0]);
-  auto const& said   = *std::ranges::find(advice.forms, TrainingForm::pipeline, [](auto const& one) { return one.cost.form; });
+  auto const& said =
+      *std::ranges::find(advice.forms, TrainingForm::pipeline, [](auto const& one) { return one.cost.form; });
 
   auto const stages = Mesh<Axis<"stage", 2>>{Cpu::logical(2)};
-  auto live   = Live{MeshStrategy{stages, pipelined<OneForwardOneBackward<2>>()}, RingAllReduce{}, Counting<LocalTransport>{}};
-  auto copies = live.create(uneven, 7);
-  auto sent   = PerReplica<std::size_t>(2);
-  auto rows   = PerReplica<Rows<Ids, Kind>>(2);
+  auto live =
+      Live{MeshStrategy{stages, pipelined<OneForwardOneBackward<2>>()}, RingAllReduce{}, Counting<LocalTransport>{}};
+  auto copies    = live.create(uneven, 7);
+  auto sent      = PerReplica<std::size_t>(2);
+  auto rows      = PerReplica<Rows<Ids, Kind>>(2);
   auto const ids = std::vector<int>(8 * 4, 3), kinds = std::vector<int>(8, 2);
-  for (auto& one : rows) one = Rows<Ids, Kind>{Span<int const>{ids}, Span<int const>{kinds}};      // of both ranks
-  live.run([](auto& replica, auto& copy, auto& batch, std::size_t& bytes) {
-    auto const before = replica.sent().bytes;
-    replica.value_and_gradient(copy, batch);
-    bytes = replica.sent().bytes - before;
-  }, copies, rows, sent);
+  for (auto& one : rows) one = Rows<Ids, Kind>{Span<int const>{ids}, Span<int const>{kinds}};  // of both ranks
+  live.run(
+      [](auto& replica, auto& copy, auto& batch, std::size_t& bytes) {
+        auto const before = replica.sent().bytes;
+        replica.value_and_gradient(copy, batch);
+        bytes = replica.sent().bytes - before;
+      },
+      copies, rows, sent);
   CHECK(said.cost.sent == std::max(sent[0], sent[1]));
   auto most = std::size_t{0};
   for (auto& copy : copies) most = std::max(most, copy.net.variables().body().size_bytes());
   auto const what = sizes_of(uneven, cluster, Cpu::logical(1)[0]);
-  CHECK(said.cost.memory >= 4 * most);                                     // with gradients and two slots, then activations
+  CHECK(said.cost.memory >= 4 * most);  // with gradients and two slots, then activations
   CHECK(said.cost.memory <= 4 * most + 2 * what.activations);
   // The sum of both stages is what two ranks compute; the slower one is on the way of each micro-batch.
   CHECK(seconds(said.cost.step) > seconds(what.compute));

@@ -39,11 +39,10 @@ inline tiny::Batches<int> uneven() {
   return {tiny::batch<int>(rows, 64, 1), sizes};
 }
 
-inline auto const watched = FitOptions{.show = Show::nothing, .compare_every = 1};   // copies are compared in each step
+inline auto const watched = FitOptions{.show = Show::nothing, .compare_every = 1};  // copies are compared in each step
 
 /// What one replica has after all of the data, and its loss then.
-template <class N>
-std::pair<std::vector<float>, double> reference() {
+template <class N> std::pair<std::vector<float>, double> reference() {
   auto one = learner<N>(OneDeviceStrategy{Cpu::logical(1)[0]});
   one.fit(uneven(), watched);
   return {tiny::values_of(one), one.evaluate(uneven()).loss()};
@@ -64,10 +63,9 @@ inline double difference(Span<PlannedVariable const> plan, Span<float const> val
   return worst;
 }
 
-template <class N = SyncNet, class Trainer>
-void check_like_one(Trainer trainer) {
+template <class N = SyncNet, class Trainer> void check_like_one(Trainer trainer) {
   static auto const one = reference<N>();
-  auto const fit = trainer.fit(uneven(), watched);
+  auto const fit        = trainer.fit(uneven(), watched);
   CHECK(fit[0].scores.rows() == 234);
   for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
   CHECK(difference(N::plan.variables, tiny::values_of(trainer), one.first) < 1e-5);

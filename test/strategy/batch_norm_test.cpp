@@ -35,13 +35,14 @@ namespace {
 
 /// A ResNet of few numbers, whose statistics are those of all replicas.
 template <int Filters, int Step = 1, class... Over>
-using Basic = nn::Block<nn::Residual<nn::Conv2D<Filters, 3, nn::Stride<Step>, nn::Pad<1>, nn::NoBias>,
-                                     nn::SyncBatchNorm<>, nn::ReLU, nn::Conv2D<Filters, 3, nn::Pad<1>, nn::NoBias>,
-                                     nn::SyncBatchNorm<>, Over...>, nn::ReLU>;
+using Basic =
+    nn::Block<nn::Residual<nn::Conv2D<Filters, 3, nn::Stride<Step>, nn::Pad<1>, nn::NoBias>, nn::SyncBatchNorm<>,
+                           nn::ReLU, nn::Conv2D<Filters, 3, nn::Pad<1>, nn::NoBias>, nn::SyncBatchNorm<>, Over...>,
+              nn::ReLU>;
 using Narrowed = nn::Shortcut<nn::Conv2D<6, 1, nn::Stride<2>, nn::NoBias>, nn::SyncBatchNorm<>>;
-struct SmallResNet : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::SyncBatchNorm<>,
-                                    nn::ReLU, Basic<4>, Basic<6, 2, Narrowed>, Basic<6>, nn::AveragePool2D<4>,
-                                    nn::Flatten, nn::Dense<3>> {};
+struct SmallResNet
+    : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3, nn::Pad<1>, nn::NoBias>, nn::SyncBatchNorm<>, nn::ReLU,
+                     Basic<4>, Basic<6, 2, Narrowed>, Basic<6>, nn::AveragePool2D<4>, nn::Flatten, nn::Dense<3>> {};
 
 }  // namespace
 
@@ -65,9 +66,9 @@ namespace {
 
 /// Both layers, without dropout.
 struct Normed : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<5, 3>, nn::SyncBatchNorm<>, nn::ReLU, nn::MaxPool2D<2>,
-                              nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::Tanh, nn::Dense<3>> {};
-struct Apart : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU,
-                              nn::Dense<3>> {};
+                               nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::Tanh, nn::Dense<3>> {};
+struct Apart : nn::Sequential<nn::Input<8, 8, 1>, nn::Flatten, nn::Dense<16>, nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {
+};
 struct Pixels : Field<float, 8, 8, 1> {};
 struct Kind : Field<int, 1> {};
 struct Drawn : nn::Graph<Pixels> {
@@ -83,13 +84,11 @@ struct Drawn : nn::Graph<Pixels> {
 auto frozen(float rate) {
   return optim::Grouped{optim::SGD{.learning_rate = rate}, {optim::frozen("batch_normalization*")}};
 }
-template <class N, class S, class R = RingAllReduce>
-auto with_frozen(S strategy, R reduce = {}, float rate = 0.05F) {
+template <class N, class S, class R = RingAllReduce> auto with_frozen(S strategy, R reduce = {}, float rate = 0.05F) {
   return Trainer{nn::compile<N>(loss::SparseCrossEntropy{}, frozen(rate)), strategy, reduce, LocalTransport{}, 7};
 }
 /// Variables whose moving statistics are those of some steps.
-template <class N>
-std::vector<float> moved(auto const& data) {
+template <class N> std::vector<float> moved(auto const& data) {
   auto trainer = Trainer{nn::compile<N>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.05F}),
                          OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 7};
   trainer.fit(data, watched);
@@ -97,8 +96,7 @@ std::vector<float> moved(auto const& data) {
 }
 
 /// A network of frozen normalizations over any replicas: as one replica, with the averages of evaluation.
-template <class N>
-void check_frozen(auto const& data) {
+template <class N> void check_frozen(auto const& data) {
   auto const begin = moved<N>(data);
   auto one         = with_frozen<N>(OneDeviceStrategy{Cpu::logical(1)[0]});
   auto const set   = [&](auto& trainer) {
@@ -108,7 +106,7 @@ void check_frozen(auto const& data) {
   };
   set(one);
   one.fit(data, watched);
-  auto const want   = tiny::values_of(one);
+  auto const want      = tiny::values_of(one);
   auto const variables = one.variables().plan;
   CHECK(norm::difference(variables, want, begin) > 1e-3);
   auto const stays = [&](std::vector<float> const& values) {
@@ -145,7 +143,7 @@ TEST_CASE("frozen normalizations use their averages in fit as in evaluate, and k
 
 TEST_CASE("local moving statistics move to the mean over replicas, each by its rows", "[strategy][batch_norm]") {
   struct Plain : nn::Sequential<nn::Input<2>, nn::BatchNorm<nn::Momentum<60>>, nn::Dense<2>> {};
-  auto const rows = tiny::batch<int>(5, 2, 1);                             // shares of 2, 2, and 1, or so
+  auto const rows = tiny::batch<int>(5, 2, 1);  // shares of 2, 2, and 1, or so
   auto trainer    = learner<Plain>(MirroredStrategy{Cpu::logical(3)});
   trainer.fit(tiny::Batches<int>{rows, {5}}, watched);
   for (std::size_t c = 0; c < 2; ++c) {
@@ -192,8 +190,8 @@ TEST_CASE("under Reproducible each shard is normalized: the same bits on any rep
 
 TEST_CASE("several batches may be one update of a network that normalizes together", "[strategy][batch_norm]") {
   auto const in_twos = FitOptions{.show = Show::nothing, .compare_every = 1, .accumulate = 2};
-  auto one   = learner<SyncNet>(MirroredStrategy{Cpu::logical(1)});
-  auto three = learner<SyncNet>(MirroredStrategy{Cpu::logical(3)});
+  auto one           = learner<SyncNet>(MirroredStrategy{Cpu::logical(1)});
+  auto three         = learner<SyncNet>(MirroredStrategy{Cpu::logical(3)});
   one.fit(uneven(), in_twos);
   three.fit(uneven(), in_twos);
   CHECK(norm::difference(SyncNet::plan.variables, tiny::values_of(three), tiny::values_of(one)) < 1e-5);
@@ -232,7 +230,7 @@ TEST_CASE("evaluation uses the moving statistics, whatever the batches and repli
   trainer.fit(uneven(), quietly);
   auto const before = trainer.hashes()[0];
   auto ones         = uneven();
-  ones.sizes.assign(234, 1);                                               // two of three shares are empty
+  ones.sizes.assign(234, 1);  // two of three shares are empty
   CHECK(trainer.evaluate(ones).loss() == Approx(trainer.evaluate(uneven()).loss()).epsilon(1e-6));
   auto const all = trainer.predict(uneven()), singly = trainer.predict(ones);
   for (std::size_t i = 0; i < all.values.size(); ++i) CHECK(singly.values[i] == Approx(all.values[i]).margin(1e-5));
@@ -240,13 +238,13 @@ TEST_CASE("evaluation uses the moving statistics, whatever the batches and repli
 }
 
 TEST_CASE("a replica that fails releases those that wait for its sums", "[strategy][batch_norm]") {
-  auto trainer = learner<SyncNet>(MirroredStrategy{Cpu::logical(3)});
-  auto bad     = uneven();
-  bad.rows.y[2] = 3;                                                       // in the share of one replica
+  auto trainer  = learner<SyncNet>(MirroredStrategy{Cpu::logical(3)});
+  auto bad      = uneven();
+  bad.rows.y[2] = 3;  // in the share of one replica
   CHECK_THROWS_WITH(trainer.fit(bad, quietly), Catch::Contains("has label 3"));
   CHECK_NOTHROW(trainer.fit(uneven(), watched));
-  bad = uneven();
-  bad.rows.x[3] = std::numeric_limits<float>::quiet_NaN();
+  bad               = uneven();
+  bad.rows.x[3]     = std::numeric_limits<float>::quiet_NaN();
   auto const before = trainer.hashes()[0];
   CHECK_THROWS_AS(trainer.fit(bad, quietly), NumericFault);
   for (auto const hash : trainer.hashes()) CHECK(hash == before);
@@ -254,7 +252,7 @@ TEST_CASE("a replica that fails releases those that wait for its sums", "[strate
 
 TEMPLATE_TEST_CASE("a convolution with batch normalization learns, and evaluates what it learned",
                    "[strategy][batch_norm]", LocalNet, SyncNet) {
-  auto data = uneven();                                                    // label: is the upper half the brighter one?
+  auto data = uneven();  // label: is the upper half the brighter one?
   for (std::size_t r = 0; r < data.rows.rows; ++r)
     for (std::size_t i = 0; i < 32; ++i) data.rows.x[64 * r + i] += data.rows.y[r] == 1 ? 0.5F : -0.5F;
   auto trainer       = learner<TestType>(MirroredStrategy{Cpu::logical(2)});

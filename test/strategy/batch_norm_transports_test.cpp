@@ -24,9 +24,9 @@ TEST_CASE("replicas normalize together over any transport, and when another thre
 namespace {
 
 /// Gradients of several buckets in front of, between and behind two normalizations.
-struct Buckets : nn::Sequential<nn::Input<64>, nn::Dense<320>, nn::Tanh, nn::Dense<320>, nn::SyncBatchNorm<>,
-                                nn::Tanh, nn::Dense<320>, nn::SyncBatchNorm<>, nn::Tanh, nn::Dense<320>, nn::Tanh,
-                                nn::Dense<3>> {};
+struct Buckets : nn::Sequential<nn::Input<64>, nn::Dense<320>, nn::Tanh, nn::Dense<320>, nn::SyncBatchNorm<>, nn::Tanh,
+                                nn::Dense<320>, nn::SyncBatchNorm<>, nn::Tanh, nn::Dense<320>, nn::Tanh, nn::Dense<3>> {
+};
 
 }  // namespace
 

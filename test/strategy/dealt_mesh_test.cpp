@@ -42,8 +42,7 @@ struct Users : Field<int, 3> {};
 struct Items : Field<int, 2> {};
 struct Score : Field<float, 3> {};
 
-template <class Tables, class Experts>
-struct Net : nn::Graph<Users, Items> {
+template <class Tables, class Experts> struct Net : nn::Graph<Users, Items> {
   nn::ShardedEmbeddingBag<Tables, 11, 6> users;
   nn::ShardedTables<Tables, 6, nn::TableRows<7>, nn::Bag::sum> items;
   nn::Experts<Experts, 6, 5, nn::Capacity<75>> experts;
@@ -73,8 +72,7 @@ struct Learned {
 };
 
 /// Trains, writes whole variables, goes on from them, and writes again.
-template <class Tables, class Experts, class S, class R>
-Learned learned(S strategy, R reduce) {
+template <class Tables, class Experts, class S, class R> Learned learned(S strategy, R reduce) {
   auto const folder = test::Folder{};
   auto const model  = nn::compile<Net<Tables, Experts>>(loss::MeanSquaredError{}, optim::Adam{.learning_rate = 0.02F});
   auto trainer      = Trainer{model, strategy, reduce, LocalTransport{}, 7};
@@ -97,18 +95,19 @@ Learned learned(S strategy, R reduce) {
 double apart(std::vector<float> const& a, std::vector<float> const& b) {
   REQUIRE(a.size() == b.size());
   auto worst = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
   return worst;
 }
 
-using Exact = Reproducible<8>;
-template <int P> using Data = Axis<"data", P>;
+using Exact                  = Reproducible<8>;
+template <int P> using Data  = Axis<"data", P>;
 template <int P> using Apart = Axis<"experts", P>;
 
 }  // namespace
 
 TEST_CASE("tables and experts along the data axis learn the bits of one device", "[strategy][mesh][tables][experts]") {
-  auto const one = learned<Data<1>, Data<1>>(OneDeviceStrategy{Cpu::logical(1)[0]}, Exact{});
+  auto const one  = learned<Data<1>, Data<1>>(OneDeviceStrategy{Cpu::logical(1)[0]}, Exact{});
   auto const many = learned<Data<3>, Data<3>>(MeshStrategy{Mesh<Data<3>>{Cpu::logical(3)}}, Exact{});
   CHECK(one.variables.size() == 10);
   for (auto const& [name, values] : one.variables) {
@@ -131,11 +130,13 @@ TEST_CASE("tables and experts go with buckets that leave during backward", "[str
   CHECK(*std::ranges::max_element(one.variables.at("experts/dropped")) > 0);
 }
 
-TEST_CASE("a checkpoint of tables and experts goes on with another number of ranks", "[strategy][mesh][tables][experts]") {
+TEST_CASE("a checkpoint of tables and experts goes on with another number of ranks",
+          "[strategy][mesh][tables][experts]") {
   auto const folder = test::Folder{};
   auto const go_on  = [&]<int P>(std::integral_constant<int, P>, auto strategy, int epochs, std::string const& where) {
-    auto const model = nn::compile<Net<Data<P>, Data<P>>>(loss::MeanSquaredError{}, optim::Adam{.learning_rate = 0.02F});
-    auto trainer     = Trainer{model, strategy, Exact{}, LocalTransport{}, 7};
+    auto const model =
+        nn::compile<Net<Data<P>, Data<P>>>(loss::MeanSquaredError{}, optim::Adam{.learning_rate = 0.02F});
+    auto trainer = Trainer{model, strategy, Exact{}, LocalTransport{}, 7};
     trainer.fit(rows(), {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = folder / where}});
     trainer.save(folder / (where + ".last"));
     return SafetensorsFile::read(folder / (where + ".last"));
@@ -145,7 +146,8 @@ TEST_CASE("a checkpoint of tables and experts goes on with another number of ran
   auto const same  = [](SafetensorsFile const& a, SafetensorsFile const& b) {
     auto equal = a.tensors().size() == b.tensors().size();
     for (std::size_t i = 0; equal && i < a.tensors().size(); ++i)
-      equal = a.tensors()[i].name == b.tensors()[i].name && std::ranges::equal(a.tensors()[i].bytes, b.tensors()[i].bytes);
+      equal =
+          a.tensors()[i].name == b.tensors()[i].name && std::ranges::equal(a.tensors()[i].bytes, b.tensors()[i].bytes);
     return equal;
   };
   auto const whole = go_on(std::integral_constant<int, 1>{}, one(), 3, "whole");
@@ -154,7 +156,8 @@ TEST_CASE("a checkpoint of tables and experts goes on with another number of ran
   CHECK(same(go_on(std::integral_constant<int, 3>{}, three(), 3, "parts"), whole));
 }
 
-TEST_CASE("tables along the data axis, and experts along another one, learn the bits of one device", "[strategy][mesh][tables][experts]") {
+TEST_CASE("tables along the data axis, and experts along another one, learn the bits of one device",
+          "[strategy][mesh][tables][experts]") {
   auto const one  = learned<Data<1>, Apart<1>>(OneDeviceStrategy{Cpu::logical(1)[0]}, Exact{});
   auto const many = learned<Data<2>, Apart<2>>(MeshStrategy{Mesh<Data<2>, Apart<2>>{Cpu::logical(4)}}, Exact{});
   for (auto const& [name, values] : one.variables) {
@@ -163,7 +166,7 @@ TEST_CASE("tables along the data axis, and experts along another one, learn the 
   }
   CHECK(many.loss == one.loss);
   auto const same_rows = learned<Apart<2>, Apart<2>>(MeshStrategy{Mesh<Data<2>, Apart<2>>{Cpu::logical(4)}}, Exact{});
-  CHECK(same_rows.variables == one.variables);                             // rows of a part are gathered along data
+  CHECK(same_rows.variables == one.variables);  // rows of a part are gathered along data
 }
 
 }  // namespace dealt_mesh_test

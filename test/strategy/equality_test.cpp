@@ -21,8 +21,7 @@ using tiny::quietly;
 namespace {
 
 /// Trains, and says how far it is from the reference; all local copies must have the same bits.
-template <class Trainer>
-double apart(Trainer trainer) {
+template <class Trainer> double apart(Trainer trainer) {
   auto const data = tiny::uneven();
   auto const loss = trainer.fit(data, quietly)[0].scores;
   for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
@@ -76,9 +75,9 @@ TEST_CASE("averaging after every step of SGD is what one replica does", "[strate
 }
 
 TEST_CASE("replicas that learn apart are together again after an epoch, and count every row", "[strategy][local_sgd]") {
-  auto const data = tiny::uneven();
-  auto eight      = tiny::learner_under(local_sgd<8>(MirroredStrategy{Cpu::logical(3)}));
-  auto pairs      = tiny::learner_under(Gossip{MirroredStrategy{Cpu::logical(3)}});
+  auto const data     = tiny::uneven();
+  auto eight          = tiny::learner_under(local_sgd<8>(MirroredStrategy{Cpu::logical(3)}));
+  auto pairs          = tiny::learner_under(Gossip{MirroredStrategy{Cpu::logical(3)}});
   auto const of_eight = eight.fit(data, {.epochs = 4, .show = Show::nothing});
   auto const of_pairs = pairs.fit(data, {.epochs = 4, .show = Show::nothing});
   for (auto const* history : {&of_eight, &of_pairs}) {
@@ -88,7 +87,7 @@ TEST_CASE("replicas that learn apart are together again after an epoch, and coun
   for (auto const hash : eight.hashes()) CHECK(hash == eight.hashes()[0]);
   for (auto const hash : pairs.hashes()) CHECK(hash == pairs.hashes()[0]);
   CHECK(eight.hashes()[0] != pairs.hashes()[0]);
-  CHECK(tiny::difference(tiny::values_of(eight), tiny::reference(data)) > 1e-4);      // so they did learn apart
+  CHECK(tiny::difference(tiny::values_of(eight), tiny::reference(data)) > 1e-4);  // so they did learn apart
 }
 
 TEST_CASE("in a tournament each meets all others, nobody two at once", "[strategy][gossip]") {
@@ -107,12 +106,13 @@ TEST_CASE("in a tournament each meets all others, nobody two at once", "[strateg
   }
 }
 
-TEST_CASE("gradients of several batches are one update, as of one batch with all their rows", "[strategy][accumulate]") {
-  auto const rows  = tiny::batch<int>(72, 64, 1);
-  auto const small = tiny::Batches<int>{rows, {8, 5, 8, 3, 8, 8, 8, 8, 8, 8}};          // in threes, and one is left
-  auto const large = tiny::Batches<int>{rows, {21, 19, 24, 8}};
+TEST_CASE("gradients of several batches are one update, as of one batch with all their rows",
+          "[strategy][accumulate]") {
+  auto const rows      = tiny::batch<int>(72, 64, 1);
+  auto const small     = tiny::Batches<int>{rows, {8, 5, 8, 3, 8, 8, 8, 8, 8, 8}};  // in threes, and one is left
+  auto const large     = tiny::Batches<int>{rows, {21, 19, 24, 8}};
   auto const in_threes = FitOptions{.show = Show::nothing, .accumulate = 3};
-  auto one = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto one             = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
   one.fit(large, quietly);
   auto const check = [&](auto trainer) {
     auto const history = trainer.fit(small, in_threes);
@@ -130,12 +130,12 @@ TEST_CASE("gradients of several batches are one update, as of one batch with all
 }
 
 TEST_CASE("after a failure, gradients in shared memory are still there, and steps say who is lost", "[strategy][shm]") {
-  auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, SharedMemoryTransport{});
-  auto bad     = tiny::uneven();
+  auto trainer  = tiny::learner_under(MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, SharedMemoryTransport{});
+  auto bad      = tiny::uneven();
   bad.rows.x[3] = std::numeric_limits<float>::quiet_NaN();
   CHECK_THROWS_AS(trainer.fit(bad, quietly), NumericFault);
   for (int again = 0; again < 3; ++again) CHECK_THROWS_AS(trainer.fit(tiny::uneven(), quietly), PeerLost);
-  for (auto& copy : trainer.copies()) copy.gradients().values[0] = 1;      // their memory has not gone
+  for (auto& copy : trainer.copies()) copy.gradients().values[0] = 1;  // their memory has not gone
 }
 
 TEST_CASE("a flipped bit names its replica and its variable", "[strategy][divergence]") {

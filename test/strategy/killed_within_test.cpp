@@ -50,8 +50,7 @@ struct InStages : nn::Graph<Numbers> {
   constexpr auto operator()(auto x) const { return nn::outputs<Score>(second(nn::Tanh{}(first(x)))); }
 };
 
-template <class Input>
-auto rows() {
+template <class Input> auto rows() {
   using Value  = std::conditional_t<std::is_same_v<Input, Users>, int, float>;
   auto const n = std::size_t{64};
   auto x       = std::vector<Value>(n * (std::is_same_v<Input, Users> ? 3 : 4));
@@ -68,17 +67,20 @@ struct Dies {
 };
 
 /// Two processes, of which one is killed: what the other one says.
-template <class T, class Net, class Input, class Strategy>
-std::string said_of_killed(Strategy strategy) {
+template <class T, class Net, class Input, class Strategy> std::string said_of_killed(Strategy strategy) {
   auto const addresses = free_loopback_addresses(2);
-  auto processes       = Processes{2, [&](int me, Voice) {
-    auto transport = T{};
-    if constexpr (requires { transport.log; }) transport.log = [](std::string const&) {};
-    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "kill-" + addresses[0]});
-    auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.01F}),
-                           strategy(cluster), RingAllReduce{}, transport, 7};
-    trainer.fit(rows<Input>(), {.show = Show::nothing}, Dies{me});
-  }, 60};
+  auto processes =
+      Processes{2,
+                [&](int me, Voice) {
+                  auto transport = T{};
+                  if constexpr (requires { transport.log; }) transport.log = [](std::string const&) {};
+                  auto const cluster =
+                      Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "kill-" + addresses[0]});
+                  auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.01F}),
+                                         strategy(cluster), RingAllReduce{}, transport, 7};
+                  trainer.fit(rows<Input>(), {.show = Show::nothing}, Dies{me});
+                },
+                60};
   CHECK(processes.exit(1) == 128 + SIGKILL);
   auto said = processes.line(0);
   CHECK(processes.exit(0) == 138);
@@ -89,9 +91,8 @@ std::string said_of_killed(Strategy strategy) {
 
 TEMPLATE_TEST_CASE("of a rank that is killed between steps, others name the message, its axis and the step",
                    "[strategy][told][processes]", SharedMemoryTransport, TcpTransport) {
-  auto const of_table = said_of_killed<TestType, OfTables, Users>([](Cluster const& cluster) {
-    return MeshStrategy{Mesh<Axis<"data", 2>>{cluster}};
-  });
+  auto const of_table = said_of_killed<TestType, OfTables, Users>(
+      [](Cluster const& cluster) { return MeshStrategy{Mesh<Axis<"data", 2>>{cluster}}; });
   CHECK_THAT(of_table, Catch::Contains("lost rank 1") && Catch::Contains("in step ") &&
                            Catch::Contains("a message of 4 bytes along the axis \"data\": "));
   auto const of_stage = said_of_killed<TestType, InStages, Numbers>([](Cluster const& cluster) {
@@ -99,7 +100,7 @@ TEMPLATE_TEST_CASE("of a rank that is killed between steps, others name the mess
   });
   CHECK_THAT(of_stage, Catch::Contains("lost rank 1") && Catch::Contains("in step ") &&
                            Catch::Contains(" bytes along the axis \"stage\", from stage "));
-  CHECK_THAT(of_stage, Catch::Contains("from stage 1 to stage 0: ") ||          // whichever it waits for
+  CHECK_THAT(of_stage, Catch::Contains("from stage 1 to stage 0: ") ||  // whichever it waits for
                            Catch::Contains("from stage 0 to stage 1: "));
 }
 

@@ -33,7 +33,7 @@ static_assert(made_of_none<OneReplica, Cpu, TaskId, Variable, Rank>);
 static_assert(made_of_none<TaskId, Cpu, OneReplica&, Variable, Rank>);
 static_assert(made_of_none<Variable, Cpu, OneReplica&, TaskId, Rank>);
 static_assert(made_of_none<Rank, Cpu, OneReplica&, TaskId, Variable>);
-static_assert(made_of_none<MirroredStrategy<>, Rank, TaskId, OneReplica&>);    // it takes devices, not how many or which
+static_assert(made_of_none<MirroredStrategy<>, Rank, TaskId, OneReplica&>);  // it takes devices, not how many or which
 
 auto live(int replicas) { return Live{MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}}; }
 
@@ -51,15 +51,15 @@ TEST_CASE("run calls the step once on every replica, with that replica's argumen
 }
 
 TEST_CASE("reduce weighs by rows and gather keeps the order of ranks", "[strategy]") {
-  auto strategy = live(3);
+  auto strategy     = live(3);
   auto const losses = PerReplica<Sum<float>>{std::vector<Sum<float>>{{8, 4}, {2, 2}, {0, 0}}};
-  CHECK(strategy.reduce(losses).mean() == Approx(10.0 / 6));              // the mean of means would be 1.5 or 1
+  CHECK(strategy.reduce(losses).mean() == Approx(10.0 / 6));  // the mean of means would be 1.5 or 1
   CHECK(strategy.gather(PerReplica<int>{std::vector{5, 3, 9}}) == std::vector{5, 3, 9});
 }
 
 TEST_CASE("distribute deals out each row once, in order, as evenly as possible", "[strategy]") {
-  auto const n  = GENERATE(1, 3, 7);
-  auto strategy = live(n);
+  auto const n    = GENERATE(1, 3, 7);
+  auto strategy   = live(n);
   auto const data = tiny::Batches<int>{tiny::batch<int>(25, 4, 1), {10, 13, 2}};
   auto seen       = std::vector<float>{};
   for (auto& shares : strategy.distribute(data)) {
@@ -77,14 +77,17 @@ TEST_CASE("distribute deals out each row once, in order, as evenly as possible",
 }
 
 TEST_CASE("an exception of one replica reaches the caller; the others are released", "[strategy]") {
-  auto strategy = live(3);
+  auto strategy   = live(3);
   auto const data = tiny::batch<int>(12, 64, 1);
-  auto copies   = strategy.create(nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{}), 1);
-  CHECK_THROWS_WITH(strategy.run([&](auto& replica, auto& copy) {
-    if (replica.id() == 1) throw std::runtime_error{"the step of replica 1 went wrong"};
-    auto [loss, gradients] = replica.value_and_gradient(copy, data.view());
-    replica.all_reduce(gradients);                                         // would wait for replica 1 for ever
-  }, copies), "the step of replica 1 went wrong");
+  auto copies     = strategy.create(nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{}), 1);
+  CHECK_THROWS_WITH(strategy.run(
+                        [&](auto& replica, auto& copy) {
+                          if (replica.id() == 1) throw std::runtime_error{"the step of replica 1 went wrong"};
+                          auto [loss, gradients] = replica.value_and_gradient(copy, data.view());
+                          replica.all_reduce(gradients);  // would wait for replica 1 for ever
+                        },
+                        copies),
+                    "the step of replica 1 went wrong");
 }
 
 TEST_CASE("a second thread that calls run meanwhile is told whose it is, and has its turn afterwards", "[strategy]") {
@@ -94,25 +97,26 @@ TEST_CASE("a second thread that calls run meanwhile is told whose it is, and has
   auto go_on    = std::promise<void>{};
   auto released = go_on.get_future().share();
   auto first    = NamedThread{"the first", [&] {
-    strategy.run([&](auto& replica) {
-      if (replica.id() == 0) inside.set_value();
-      released.wait();
-    });
-  }};
+                             strategy.run([&](auto& replica) {
+                               if (replica.id() == 0) inside.set_value();
+                               released.wait();
+                             });
+                           }};
   inside.get_future().wait();
   auto const step = [](auto& replica) { return replica.id(); };
   CHECK_THROWS_AS(strategy.run(step), BadArgument);
   CHECK_THROWS_WITH(strategy.run(step), Catch::Contains("(the first), and thread") &&
                                             Catch::Contains("called it meanwhile; it is for one thread at a time"));
   go_on.set_value();
-  first = NamedThread{};                                                   // joins
+  first = NamedThread{};  // joins
   CHECK(strategy.run(step).size() == static_cast<std::size_t>(n));
 }
 
 TEST_CASE("a step that calls run is told that it cannot", "[strategy]") {
   auto strategy   = live(1);
   auto const step = [](auto& replica) { return replica.id(); };
-  CHECK_THROWS_WITH(strategy.run([&](auto&) { strategy.run(step); }), Catch::Contains("a step of Live::run called run"));
+  CHECK_THROWS_WITH(strategy.run([&](auto&) { strategy.run(step); }),
+                    Catch::Contains("a step of Live::run called run"));
   CHECK(strategy.run(step)[0] == 0);
 }
 
@@ -121,14 +125,16 @@ TEST_CASE("replicas that read one copy of the variables wait until it is updated
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F});
   auto const train = [&](auto strategy) {
     auto copies = strategy->create(model, 7);
-    strategy->run([&](auto& replica, auto& copy) {
-      for (std::size_t step = 0; step < 40; ++step) {                      // without an end of run() in between
-        auto const first       = step % 2 * 12 + static_cast<std::size_t>(replica.id()) * 4;
-        auto [loss, gradients] = replica.value_and_gradient(copy, data.view(first, 4));
-        replica.all_reduce(gradients);
-        copy.optimizer.apply(copy.net.variables(), gradients);
-      }
-    }, copies);
+    strategy->run(
+        [&](auto& replica, auto& copy) {
+          for (std::size_t step = 0; step < 40; ++step) {  // without an end of run() in between
+            auto const first       = step % 2 * 12 + static_cast<std::size_t>(replica.id()) * 4;
+            auto [loss, gradients] = replica.value_and_gradient(copy, data.view(first, 4));
+            replica.all_reduce(gradients);
+            copy.optimizer.apply(copy.net.variables(), gradients);
+          }
+        },
+        copies);
     return std::pair{copies[0].hash(), copies[2].optimizer.now.step};
   };
   auto central = Live{CentralStorageStrategy{Cpu::logical(3)}, RingAllReduce{}, LocalTransport{}};
@@ -139,7 +145,7 @@ TEST_CASE("replicas that read one copy of the variables wait until it is updated
 TEST_CASE("all copies of a model start with the same bits, and the seed decides which", "[strategy]") {
   auto strategy    = live(4);
   auto const model = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{});
-  auto const a     = strategy.create(model, 1), b = strategy.create(model, 2);
+  auto const a = strategy.create(model, 1), b = strategy.create(model, 2);
   for (auto const& copy : a) CHECK(copy.hash() == a[0].hash());
   CHECK(a[0].hash() != b[0].hash());
 }

@@ -26,7 +26,7 @@
 
 namespace mesh_test {
 
-using One = Axis<"tensor", 1>;
+using One                 = Axis<"tensor", 1>;
 inline auto const quietly = FitOptions{.epochs = 2, .show = Show::nothing};
 
 /// What training ends with: variables, and the loss of the last epoch; then the loss and the outputs of all rows.
@@ -34,7 +34,7 @@ struct Learned {
   std::vector<float> values{};
   double loss = 0, evaluated = 0;
   std::vector<float> outputs{};
-  std::vector<double> counts{};                                            // a metric, and its outputs
+  std::vector<double> counts{};  // a metric, and its outputs
 
   /// True if all bits of training are equal.
   friend bool operator==(Learned const& a, Learned const& b) { return a.values == b.values && a.loss == b.loss; }
@@ -52,8 +52,7 @@ inline std::vector<float> numbers_in(std::filesystem::path const& path) {
 }
 
 /// The whole network on one device.
-template <class Optimizer>
-auto on_one_device(Optimizer const& rule) {
+template <class Optimizer> auto on_one_device(Optimizer const& rule) {
   return Trainer{surface<One>(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
 }
 
@@ -70,8 +69,7 @@ struct Weights {
 };
 
 /// Trains from the weights of `begin`, and reads what is learned from a file as one network.
-template <class Trainer>
-Learned learned(Trainer& trainer, Weights const& begin) {
+template <class Trainer> Learned learned(Trainer& trainer, Weights const& begin) {
   trainer.load(begin.first());
   auto const history = trainer.fit(points(), quietly);
   auto const scores  = trainer.evaluate(points());
@@ -84,8 +82,7 @@ Learned learned(Trainer& trainer, Weights const& begin) {
   all.outputs.assign(predictions.values.begin(), predictions.values.end());
   return all;
 }
-template <class Optimizer>
-Learned learned_on_one(Optimizer const& rule, Weights const& begin) {
+template <class Optimizer> Learned learned_on_one(Optimizer const& rule, Weights const& begin) {
   auto one = on_one_device(rule);
   return learned(one, begin);
 }

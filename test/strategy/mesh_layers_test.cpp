@@ -44,8 +44,7 @@ struct Words : Field<int, 8> {};
 struct Next : Field<int, 8> {};
 
 /// A block whose products are split over A, and its sequences between them.
-template <class A>
-struct Part {
+template <class A> struct Part {
   nn::SplitLayerNorm<A> first, second;
   nn::ColumnDense<A, 48, nn::Blocks<3>, nn::SplitSequence> look;
   nn::ColumnHeads<A, 4, nn::Causal> attend;
@@ -57,8 +56,7 @@ struct Part {
     return seen + narrow(nn::gelu_tanh(widen(second(seen))));
   }
 };
-template <class A>
-struct Gpt : nn::Graph<Words> {
+template <class A> struct Gpt : nn::Graph<Words> {
   nn::SplitEmbedding<A, 24, 16> table;
   nn::Positions<8, 16> places;
   std::array<Part<A>, 2> parts;
@@ -85,8 +83,7 @@ auto texts() {
   return data::from_fields<Words, Next>(words, next).batch(6);
 }
 
-template <int n, class S, class R = Reproducible<4>>
-Learned learned(S strategy, float clip, R reduce = {}) {
+template <int n, class S, class R = Reproducible<4>> Learned learned(S strategy, float clip, R reduce = {}) {
   using A          = Axis<"tensor", n>;
   auto const model = nn::compile<Gpt<A>>(loss::SplitSparseCrossEntropy<A>{},
                                          optim::Adam{.learning_rate = 1e-2F, .global_clipnorm = clip});
@@ -96,8 +93,8 @@ Learned learned(S strategy, float clip, R reduce = {}) {
     made.losses.push_back(epoch.scores.loss());
   auto const folder = chorale::test::Folder{};
   trainer.save(folder / "last");
-  auto in   = std::ifstream{folder / "last", std::ios::binary};
-  made.file = std::string{std::istreambuf_iterator<char>{in}, {}};
+  auto in              = std::ifstream{folder / "last", std::ios::binary};
+  made.file            = std::string{std::istreambuf_iterator<char>{in}, {}};
   auto const predicted = trainer.predict(texts());
   made.logits.assign(predicted.values.begin(), predicted.values.end());
   return made;
@@ -118,7 +115,7 @@ TEST_CASE("a GPT that is split over a mesh learns the bits of one device", "[str
     CHECK(grid.losses == one.losses);
     CHECK(grid.file == one.file);
     CHECK(grid.logits.size() == 20 * 8 * 24);
-    CHECK(apart(grid.logits, one.logits) < 1e-5F);                         // of shares of other sizes
+    CHECK(apart(grid.logits, one.logits) < 1e-5F);  // of shares of other sizes
     CHECK(one.losses[1] < one.losses[0]);
   }
 }

@@ -76,7 +76,7 @@ TEST_CASE("a network that is split over ranks learns the bits of the whole one",
     };
     auto const all = many(Grid{Cpu::logical(4)}, Reproducible<8>{});
     CHECK(all == one);
-    CHECK(all.evaluated == Approx(one.evaluated));                         // added up over shares, in another order
+    CHECK(all.evaluated == Approx(one.evaluated));  // added up over shares, in another order
     CHECK(apart(all.outputs, one.outputs) < 1e-6);
     REQUIRE(all.counts.size() == one.counts.size());
     for (std::size_t i = 0; i < one.counts.size(); ++i) CHECK(all.counts[i] == Approx(one.counts[i]));
@@ -86,7 +86,7 @@ TEST_CASE("a network that is split over ranks learns the bits of the whole one",
     auto const shards = MeshStrategy{Grid{Cpu::logical(4)}, sharded<Zero::one>("data")};
     CHECK(apart(learned<Tensor>(shards, rule, begin, RingAllReduce{}, LocalTransport{}).values, one.values) < 1e-5);
   }
-  CHECK(learned_on_one(plain, begin) != learned_on_one(clipped, begin));   // so it does clip
+  CHECK(learned_on_one(plain, begin) != learned_on_one(clipped, begin));  // so it does clip
 }
 
 TEST_CASE("a run goes on under another layout, with the same bits", "[strategy][mesh][checkpoint]") {
@@ -108,7 +108,7 @@ TEST_CASE("a run goes on under another layout, with the same bits", "[strategy][
   auto const turned = MeshStrategy{Turned{Cpu::logical(4)}};
   auto const shards = MeshStrategy{Grid{Cpu::logical(4)}, sharded<Zero::one>("data")};
 
-  auto const wanted = whole(clipped, 3, "alone");                          // first values too are those of the whole
+  auto const wanted = whole(clipped, 3, "alone");  // first values too are those of the whole
   split(grid, clipped, 1, "from many");
   split(turned, clipped, 2, "from many");
   CHECK(whole(clipped, 3, "from many") == wanted);
@@ -120,7 +120,7 @@ TEST_CASE("a run goes on under another layout, with the same bits", "[strategy][
   split(shards, plain, 1, "from shards");
   whole(plain, 2, "from shards");
   CHECK(split(shards, plain, 3, "from shards") == unclipped);
-  split(shards, clipped, 1, "from clipped shards");                        // the norm of parts of which ranks have shards
+  split(shards, clipped, 1, "from clipped shards");  // the norm of parts of which ranks have shards
   whole(clipped, 2, "from clipped shards");
   CHECK(split(shards, clipped, 3, "from clipped shards") == wanted);
   auto many = Trainer{surface<Tensor>(clipped), grid, Reproducible<8>{}, LocalTransport{}, 7};
@@ -140,16 +140,14 @@ TEST_CASE("all ranks of a mesh leave out a step of which one part is not finite"
   auto const step = [&](auto& replica, auto& copy, auto& batch, std::string& why) {
     auto const before = copy.hash();
     auto result       = replica.value_and_gradient(copy, batch);
-    if (replica.axes()[1].rank == 1) result.gradients[2][5] = 3e38F;       // finite on each, but not their sum
+    if (replica.axes()[1].rank == 1) result.gradients[2][5] = 3e38F;  // finite on each, but not their sum
     try {
       live.update(replica, copy, result.gradients);
-    } catch (NumericFault const& fault) {
-      why = fault.what();
-    }
+    } catch (NumericFault const& fault) { why = fault.what(); }
     if (copy.hash() != before) why = "changed";
   };
   live.run(step, copies, *shares, refused);
-  for (auto const& why : refused) 
+  for (auto const& why : refused)
     CHECK_THAT(why, Catch::Contains("the gradient of columns/kernel of step 0 is not finite on replica"));
   for (auto& copy : copies) copy.optimizer.on_non_finite = NonFinite::skip;
   live.run(step, copies, *shares, refused);
@@ -171,10 +169,10 @@ TEST_CASE("copies of a variable, and of one part, are compared", "[strategy][mes
 }
 
 TEST_CASE("after a step that failed a mesh goes on", "[strategy][mesh]") {
-  auto live    = Live{MeshStrategy{Grid{Cpu::logical(4)}}, RingAllReduce{}, LocalTransport{}};
-  auto copies  = live.create(surface<Tensor>(plain), 7);
-  auto stream  = live.distribute(points(13));
-  auto* shares = stream.next();
+  auto live       = Live{MeshStrategy{Grid{Cpu::logical(4)}}, RingAllReduce{}, LocalTransport{}};
+  auto copies     = live.create(surface<Tensor>(plain), 7);
+  auto stream     = live.distribute(points(13));
+  auto* shares    = stream.next();
   auto const step = [&](auto& replica, auto& copy, auto& batch, bool fails) {
     if (fails && replica.id() == 3) throw BadArgument{"no."};
     auto result = replica.value_and_gradient_ahead(copy, batch);
@@ -193,20 +191,22 @@ TEST_CASE("the end of a step sends what its formula says, and allocates nothing"
     auto sent      = PerReplica<std::size_t>(4);
     auto allocated = PerReplica<int>(4);
     for (auto& shares : live.distribute(points()))
-      live.run([&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
-        auto result       = replica.value_and_gradient(copy, batch);
-        auto const before = std::pair{replica.sent().bytes, test::allocations};
-        live.update(replica, copy, result.gradients);
-        bytes = replica.sent().bytes - before.first;
-        made  = test::allocations - before.second;
-      }, copies, shares, sent, allocated);
+      live.run(
+          [&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
+            auto result       = replica.value_and_gradient(copy, batch);
+            auto const before = std::pair{replica.sent().bytes, test::allocations};
+            live.update(replica, copy, result.gradients);
+            bytes = replica.sent().bytes - before.first;
+            made  = test::allocations - before.second;
+          },
+          copies, shares, sent, allocated);
     for (std::size_t i = 1; i < 4; ++i) CHECK(sent[i] == sent[0]);
     return std::pair{sent[0], *std::ranges::max_element(allocated)};
   };
   auto const model    = surface<Tensor>(plain);
-  auto const gradient = PlanView{model.plan}.bytes_per_step();             // a ring of 2 sends 2 (P-1)/P of it
+  auto const gradient = PlanView{model.plan}.bytes_per_step();  // a ring of 2 sends 2 (P-1)/P of it
   CHECK(ended(plain, RingAllReduce{}) == std::pair{gradient + 4 * sizeof(double), 0});
   CHECK(ended(clipped, RingAllReduce{}) == std::pair{gradient + 5 * sizeof(double), 0});
-  auto const lines = 7 * 32 / 16 + 32 * 10;                                // of whole lines, and numbers of others
+  auto const lines = 7 * 32 / 16 + 32 * 10;  // of whole lines, and numbers of others
   CHECK(ended(clipped, Reproducible<8>{}).first - ended(plain, Reproducible<8>{}).first == lines * sizeof(double));
 }

@@ -37,9 +37,8 @@ Cluster worker(std::vector<std::string> const& addresses, int me) {
 }
 
 /// Trains as one worker of a mesh, and says the loss.
-template <class T>
-void train(Cluster cluster, std::filesystem::path const& folder, Voice voice) {
-  auto many = Trainer{surface<Inner>(clipping), MeshStrategy{Flat{cluster}}, Reproducible<8>{}, T{}, 7};
+template <class T> void train(Cluster cluster, std::filesystem::path const& folder, Voice voice) {
+  auto many          = Trainer{surface<Inner>(clipping), MeshStrategy{Flat{cluster}}, Reproducible<8>{}, T{}, 7};
   auto const history = many.fit(points(), {.epochs = 2, .show = Show::nothing, .checkpoints = {.folder = folder}});
   many.save(folder.string() + "-weights");
   auto line = std::ostringstream{};
@@ -71,9 +70,8 @@ TEMPLATE_TEST_CASE("workers that have parts of variables save whole ones", "[str
                    SharedMemoryTransport) {
   auto const addresses = free_loopback_addresses(4);
   auto const folder    = chorale::test::Folder{};
-  auto processes       = Processes{4, [&](int me, Voice voice) {
-    train<TestType>(worker(addresses, me), folder / "run", voice);
-  }};
+  auto processes =
+      Processes{4, [&](int me, Voice voice) { train<TestType>(worker(addresses, me), folder / "run", voice); }};
   auto losses = std::vector<std::string>{};
   for (int me = 0; me < 4; ++me) losses.push_back(processes.line(me));
   for (int me = 0; me < 4; ++me) CHECK(processes.exit(me) == 0);
@@ -97,14 +95,15 @@ TEMPLATE_TEST_CASE("ranks that see the mesh differently refuse each other", "[st
                    SharedMemoryTransport) {
   auto const addresses = free_loopback_addresses(4);
   auto processes       = Processes{4, [&](int me, Voice) {
-    auto const cluster = worker(addresses, me);
-    if (me != 2) Live{MeshStrategy{Flat{cluster}}, RingAllReduce{}, TestType{}};
-    else Live{MeshStrategy{Mesh<Inner, Axis<"data", 2>>{cluster}}, RingAllReduce{}, TestType{}};
-  }};
+                               auto const cluster = worker(addresses, me);
+                               if (me != 2) Live{MeshStrategy{Flat{cluster}}, RingAllReduce{}, TestType{}};
+                               else
+                                 Live{MeshStrategy{Mesh<Inner, Axis<"data", 2>>{cluster}}, RingAllReduce{}, TestType{}};
+                             }};
   for (int me = 0; me < 4; ++me) {
     auto const line = processes.line(me);
-    CHECK_THAT(line, Catch::Contains("mesh axis 0: ") && Catch::Contains("data of 2") &&
-                         Catch::Contains("tensor of 2"));
+    CHECK_THAT(line,
+               Catch::Contains("mesh axis 0: ") && Catch::Contains("data of 2") && Catch::Contains("tensor of 2"));
     CHECK(processes.exit(me) != 0);
   }
 }

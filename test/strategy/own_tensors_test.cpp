@@ -26,9 +26,8 @@ using namespace chorale;
 namespace {
 
 // A device, a replica, a task, a mirrored variable and a rank are types of their own: none is taken for another one.
-using OneReplica = Replica<RingAllReduce, LocalEndpoint>;
-template <class A, class... B>
-inline constexpr bool becomes = (std::is_convertible_v<A, B> || ...);
+using OneReplica                                             = Replica<RingAllReduce, LocalEndpoint>;
+template <class A, class... B> inline constexpr bool becomes = (std::is_convertible_v<A, B> || ...);
 static_assert(!becomes<Cpu, OneReplica, TaskId, Variable, Rank>);
 static_assert(!becomes<OneReplica, Cpu, TaskId, Variable, Rank>);
 static_assert(!becomes<TaskId, Cpu, OneReplica, Variable, Rank>);
@@ -54,11 +53,14 @@ struct Watcher {
       seen.emplace(std::move(all));
       rate.emplace(std::move(one));
     }
-    auto const results = live.run([&](auto& replica, Rows& mine, Rate& of_all) {
-      mine.local().add(static_cast<std::int64_t>(done.scores.rows()) * (replica.id() + 1));    // another on each replica
-      of_all.write({static_cast<float>(epoch + replica.id()), 1}, replica.sums());
-      return Sum<float>{of_all.local().read(), mine.read(replica.sums())};
-    }, *seen, *rate);
+    auto const results = live.run(
+        [&](auto& replica, Rows& mine, Rate& of_all) {
+          mine.local().add(static_cast<std::int64_t>(done.scores.rows()) *
+                           (replica.id() + 1));  // another on each replica
+          of_all.write({static_cast<float>(epoch + replica.id()), 1}, replica.sums());
+          return Sum<float>{of_all.local().read(), mine.read(replica.sums())};
+        },
+        *seen, *rate);
     for (auto const& one : results) {
       rows.push_back(one.count);
       rates.push_back(one.value);
@@ -77,7 +79,7 @@ TEST_CASE("variables with a synchronization and an aggregation live beside a Tra
   CHECK(watcher.rates == std::vector<float>{1, 1, 1, 2, 2, 2});
   auto plain = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
   plain.fit(data, {.epochs = 2, .show = Show::nothing});
-  CHECK(trainer.hashes() == plain.hashes());                               // none of it touches what is learned
+  CHECK(trainer.hashes() == plain.hashes());  // none of it touches what is learned
 }
 
 TEST_CASE("a step combines tensors of its own, between its gradients", "[strategy]") {
@@ -92,31 +94,33 @@ TEST_CASE("a step combines tensors of its own, between its gradients", "[strateg
     return sum;
   };
   for (auto& batch : batches) {
-    auto const wrong = live.run([&](auto& replica, auto& copy, auto& share) {
-      auto const me         = replica.id();
-      auto mistakes         = 0;
-      auto const expect     = [&](bool ok) { mistakes += ok ? 0 : 1; };    // checks are for one thread
-      auto [sum, gradients] = replica.value_and_gradient(copy, share);
-      auto wide             = std::vector<double>{static_cast<double>(me), 1.0 / 3};
-      replica.all_reduce(Span<double>{wide});
-      replica.all_reduce(gradients);
-      auto most = std::vector<std::int32_t>{me, -me};
-      replica.all_reduce(Span<std::int32_t>{most}, Op::max);
-      auto at_last = std::vector<float>{static_cast<float>(me + 1)};
-      replica.reduce(Span<float>{at_last}, ranks - 1);
-      auto counts = std::vector<std::int64_t>{me};
-      replica.template mean<IntegerMean::floor>(Span<std::int64_t>{counts});
-      auto means = std::vector<float>{static_cast<float>(2 * me)};
-      replica.mean(Span<float>{means});
-      copy.optimizer.apply(copy.net.variables(), gradients);
-      expect(wide[0] == all([](Rank r) { return r; }));
-      expect(std::abs(wide[1] - ranks / 3.0) < 1e-12);
-      expect(most == std::vector<std::int32_t>{ranks - 1, 0});
-      if (me == ranks - 1) expect(static_cast<double>(at_last[0]) == all([](Rank r) { return r + 1; }));
-      expect(counts[0] == (ranks - 1) / 2);
-      expect(means[0] == static_cast<float>(ranks - 1));
-      return mistakes;
-    }, copies, batch);
+    auto const wrong = live.run(
+        [&](auto& replica, auto& copy, auto& share) {
+          auto const me         = replica.id();
+          auto mistakes         = 0;
+          auto const expect     = [&](bool ok) { mistakes += ok ? 0 : 1; };  // checks are for one thread
+          auto [sum, gradients] = replica.value_and_gradient(copy, share);
+          auto wide             = std::vector<double>{static_cast<double>(me), 1.0 / 3};
+          replica.all_reduce(Span<double>{wide});
+          replica.all_reduce(gradients);
+          auto most = std::vector<std::int32_t>{me, -me};
+          replica.all_reduce(Span<std::int32_t>{most}, Op::max);
+          auto at_last = std::vector<float>{static_cast<float>(me + 1)};
+          replica.reduce(Span<float>{at_last}, ranks - 1);
+          auto counts = std::vector<std::int64_t>{me};
+          replica.template mean<IntegerMean::floor>(Span<std::int64_t>{counts});
+          auto means = std::vector<float>{static_cast<float>(2 * me)};
+          replica.mean(Span<float>{means});
+          copy.optimizer.apply(copy.net.variables(), gradients);
+          expect(wide[0] == all([](Rank r) { return r; }));
+          expect(std::abs(wide[1] - ranks / 3.0) < 1e-12);
+          expect(most == std::vector<std::int32_t>{ranks - 1, 0});
+          if (me == ranks - 1) expect(static_cast<double>(at_last[0]) == all([](Rank r) { return r + 1; }));
+          expect(counts[0] == (ranks - 1) / 2);
+          expect(means[0] == static_cast<float>(ranks - 1));
+          return mistakes;
+        },
+        copies, batch);
     for (auto const one : wrong) CHECK(one == 0);
   }
   CHECK(hash_of(copies[0].net.variables().body()) != 0);
@@ -128,11 +132,14 @@ TEST_CASE("a tensor is refused while gradients are on their way", "[strategy]") 
   auto copies     = live.create(tiny::learner(), 7);
   auto const data = tiny::uneven();
   auto batches    = live.distribute(data);
-  CHECK_THROWS_WITH(live.run([](auto& replica, auto& copy, auto& share) {
-    replica.value_and_gradient_ahead(copy, share);
-    auto mine = std::vector<float>{1};
-    replica.all_reduce(Span<float>{mine});
-  }, copies, *batches.next()), Catch::Contains("gradients are on their way: all_reduce them before all_reduce of a tensor"));
+  CHECK_THROWS_WITH(live.run(
+                        [](auto& replica, auto& copy, auto& share) {
+                          replica.value_and_gradient_ahead(copy, share);
+                          auto mine = std::vector<float>{1};
+                          replica.all_reduce(Span<float>{mine});
+                        },
+                        copies, *batches.next()),
+                    Catch::Contains("gradients are on their way: all_reduce them before all_reduce of a tensor"));
 }
 
 namespace {
@@ -150,7 +157,7 @@ void check_four(auto strategy) {
     auto const good = sum[0] == 6 && mean[0] == 1.5 && called[0] == 6 && (replica.id() != 3 || most[0] == 3);
     return Sum<float>{good ? 1.0F : 0.0F, replica.num_replicas()};
   });
-  auto ranks = 0;
+  auto ranks         = 0;
   for (auto const& one : correct) {
     CHECK(one.value == 1);
     CHECK(one.count == 4);
@@ -162,7 +169,7 @@ void check_four(auto strategy) {
 }  // namespace
 
 TEST_CASE("tensors of one's own are combined over all replicas, also where gradients are not", "[strategy]") {
-  using Data = Axis<"data", 2>;
+  using Data      = Axis<"data", 2>;
   auto const four = Cpu::logical(4);
   check_four(MirroredStrategy{four});
   check_four(CentralStorageStrategy{four});

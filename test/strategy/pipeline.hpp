@@ -121,8 +121,8 @@ Learned learned(Trainer& trainer, FitOptions const& options = quietly, std::size
   CHECK(history.back().scores.rows() == 80);
   trainer.save(folder / "weights");
   auto const file = SafetensorsFile::read(folder / "weights");
-  auto all = Learned{.loss = history.back().scores.loss(), .accuracy = history.back().scores.metric(0),
-                     .evaluated = scores.loss()};
+  auto all        = Learned{
+             .loss = history.back().scores.loss(), .accuracy = history.back().scores.metric(0), .evaluated = scores.loss()};
   for (auto const& tensor : file.tensors()) {
     auto const* const x = reinterpret_cast<float const*>(tensor.bytes.data());
     all.values.insert(all.values.end(), x, x + tensor.bytes.size() / sizeof(float));
@@ -158,18 +158,14 @@ struct Still : nn::Graph<Tokens> {
     return nn::outputs<Next>(table.logits(narrow(nn::Tanh{}(a(first)) + first)));
   }
 };
-template <class S>
-std::vector<float> without_moving(S strategy, float clipnorm) {
-  auto trainer = Trainer{nn::compile<Still>(loss::SparseCrossEntropy{},
-                                            optim::Adam{.learning_rate = 0.01F, .global_clipnorm = clipnorm},
-                                            metric::Accuracy{}),
-                         strategy, RingAllReduce{}, LocalTransport{}, 7};
+template <class S> std::vector<float> without_moving(S strategy, float clipnorm) {
+  auto trainer =
+      Trainer{nn::compile<Still>(loss::SparseCrossEntropy{},
+                                 optim::Adam{.learning_rate = 0.01F, .global_clipnorm = clipnorm}, metric::Accuracy{}),
+              strategy, RingAllReduce{}, LocalTransport{}, 7};
   return learned(trainer).values;
 }
 
-template <int p>
-auto stages() {
-  return Mesh<Axis<"stage", p>>{Cpu::logical(p)};
-}
+template <int p> auto stages() { return Mesh<Axis<"stage", p>>{Cpu::logical(p)}; }
 
 }  // namespace pipeline_test

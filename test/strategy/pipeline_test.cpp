@@ -28,7 +28,7 @@ TEST_CASE("a trainer over stages learns the bits of one device, clipped or not",
     CHECK((two.values == one.values));
     CHECK(two.loss == one.loss);
     CHECK(two.accuracy == one.accuracy);
-    CHECK(two.evaluated == Approx(one.evaluated));                         // added up over micro-batches
+    CHECK(two.evaluated == Approx(one.evaluated));  // added up over micro-batches
     CHECK(apart(two.outputs, one.outputs) < 1e-6);
   }
 }
@@ -45,7 +45,7 @@ TEST_CASE("stages with frozen moving averages learn the bits of one device", "[s
 }
 
 TEST_CASE("batches are dealt out along the data axis, and each share goes through its stages", "[strategy][pipeline]") {
-  using Data2 = Axis<"data", 2>;
+  using Data2     = Axis<"data", 2>;
   auto const one  = on_one(0.05F);
   auto const mesh = Mesh<Data2, Axis<"stage", 2>>{Cpu::logical(4)};
   auto const many = under(MeshStrategy{mesh, pipelined<ZeroBubbleV<4>>()}, Reproducible<8>{}, 0.05F);
@@ -65,8 +65,8 @@ TEST_CASE("stages without logical shards learn what one device learns", "[strate
 }
 
 TEST_CASE("a checkpoint of stages is one of the whole network", "[strategy][pipeline]") {
-  auto const one     = on_one(0.05F);
-  auto const half    = [](auto const& folder, int epochs) {
+  auto const one  = on_one(0.05F);
+  auto const half = [](auto const& folder, int epochs) {
     auto options               = quietly;
     options.epochs             = epochs;
     options.checkpoints.folder = folder / "checkpoints";
@@ -81,7 +81,7 @@ TEST_CASE("a checkpoint of stages is one of the whole network", "[strategy][pipe
       trainer.fit(Data{}, half(folder, 2));
     }
     auto trainer = Trainer{model(0.05F), then, Reproducible<8>{}, LocalTransport{}, 7};
-    return learned(trainer, half(folder, 4), 2);                           // two epochs more
+    return learned(trainer, half(folder, 4), 2);  // two epochs more
   };
   CHECK((resumed(pipeline, alone).values == one.values));
   CHECK((resumed(alone, pipeline).values == one.values));
@@ -90,17 +90,17 @@ TEST_CASE("a checkpoint of stages is one of the whole network", "[strategy][pipe
 
 TEST_CASE("a gradient that is not finite stops all stages, and they go on afterwards", "[strategy][pipeline]") {
   auto const folder = chorale::test::Folder{};
-  auto trainer      = Trainer{model(), MeshStrategy{stages<3>(), pipelined<ZeroBubbleH1<8>>()}, Reproducible<8>{},
-                              LocalTransport{}, 7};
+  auto trainer =
+      Trainer{model(), MeshStrategy{stages<3>(), pipelined<ZeroBubbleH1<8>>()}, Reproducible<8>{}, LocalTransport{}, 7};
   trainer.save(folder / "first");
   auto const before = trainer.evaluate(Data{}).loss();
-  for (std::size_t i = 0; i < 3; ++i) {                                    // in a variable of each stage in turn
+  for (std::size_t i = 0; i < 3; ++i) {  // in a variable of each stage in turn
     auto const first = trainer.copies()[i].net.variables()[0];
     CAPTURE(first.name);
     first.value[0] = std::numeric_limits<float>::quiet_NaN();
     CHECK_THROWS_AS(trainer.fit(Data{}, quietly), NumericFault);
     trainer.load(folder / "first");
-    CHECK(trainer.evaluate(Data{}).loss() == before);                      // over new connections
+    CHECK(trainer.evaluate(Data{}).loss() == before);  // over new connections
   }
 }
 
@@ -139,19 +139,19 @@ struct Alike {
 TEST_CASE("a gradient that is not finite is found where the loss is finite", "[strategy][pipeline]") {
   auto const model = nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{});
   auto trainer     = Trainer{model, MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<4>>()}, Reproducible<4>{},
-                             LocalTransport{}, 7};
+                         LocalTransport{}, 7};
   auto const all   = [&](std::size_t stage) { return trainer.copies()[stage].net.variables().body(); };
-  std::ranges::fill(all(0), 1e-20F);                                       // a(x) is about 2
-  std::ranges::fill(all(1), 1.0F);                                         // dy/da is 1
-  CHECK_THROWS_WITH(trainer.fit(Alike{1e20F, 1e18F}, quietly),             // by a/kernel: 2e38 of each row
+  std::ranges::fill(all(0), 1e-20F);                            // a(x) is about 2
+  std::ranges::fill(all(1), 1.0F);                              // dy/da is 1
+  CHECK_THROWS_WITH(trainer.fit(Alike{1e20F, 1e18F}, quietly),  // by a/kernel: 2e38 of each row
                     Catch::Contains("the gradient of a/kernel of step 0 is not finite on replica 0"));
   CHECK(std::ranges::count(all(0), 1e-20F) == std::ssize(all(0)));
 }
 
 TEST_CASE("stages do not take all variables at once", "[strategy][pipeline]") {
-  auto trainer = Trainer{nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{}),
-                         MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<4>>()}, Reproducible<4>{},
-                         LocalTransport{}, 7};
+  auto trainer =
+      Trainer{nn::compile<Two>(loss::MeanSquaredError{}, optim::Adam{}),
+              MeshStrategy{stages<2>(), pipelined<OneForwardOneBackward<4>>()}, Reproducible<4>{}, LocalTransport{}, 7};
   CHECK_FALSE(trainer.has_whole_variables());
   CHECK_THROWS_WITH(trainer.set_variables(std::vector<float>(PlanView{trainer.model().plan}.values())),
                     Catch::Contains("set_variables gives each of 2 replicas the same numbers"));
@@ -166,15 +166,15 @@ TEST_CASE("planned bytes of a stage are allocated bytes, and a budget below them
     using S             = std::remove_cvref_t<decltype(strategy)>;
     auto trainer        = Trainer{model(), strategy, reduce, LocalTransport{}, 7};
     auto data           = Data{};
-    data.sizes          = {14, 14, 14};                                    // micro-batches of two sizes
+    data.sizes          = {14, 14, 14};  // micro-batches of two sizes
     trainer.fit(data, quietly);
     auto most = std::size_t{0};
     for (Rank rank = 0; rank < strategy.num_replicas(); ++rank) {
       CAPTURE(rank);
-      auto const& copy   = trainer.copies()[static_cast<std::size_t>(rank)];
-      auto const rows    = share(14, strategy.share_of(rank), strategy.num_shares()).size();
-      auto const planned = memory_plan<S>(trainer.model(), reduce, Cpu::logical(1)[0], rows,
-                                          {rank, strategy.num_replicas()});
+      auto const& copy = trainer.copies()[static_cast<std::size_t>(rank)];
+      auto const rows  = share(14, strategy.share_of(rank), strategy.num_shares()).size();
+      auto const planned =
+          memory_plan<S>(trainer.model(), reduce, Cpu::logical(1)[0], rows, {rank, strategy.num_replicas()});
       CHECK(planned.variables + planned.gradients + planned.slots == copy.arena_bytes());
       CHECK(planned.activations == copy.learner().activation_bytes());
       most = std::max(most, planned.peak());
@@ -192,7 +192,8 @@ TEST_CASE("planned bytes of a stage are allocated bytes, and a budget below them
   check(pipelined<OneForwardOneBackward<4>>(), RingAllReduce{}, stages<3>());
   check(pipelined<ZeroBubbleV<4>>(), RingAllReduce{}, stages<2>());
   check(pipelined<ZeroBubbleH1<4>>(), Reproducible<4>{}, stages<3>());
-  check(pipelined<OneForwardOneBackward<2>>(), RingAllReduce{}, Mesh<Axis<"data", 2>, Axis<"stage", 2>>{Cpu::logical(4)});
+  check(pipelined<OneForwardOneBackward<2>>(), RingAllReduce{},
+        Mesh<Axis<"data", 2>, Axis<"stage", 2>>{Cpu::logical(4)});
 }
 
 TEST_CASE("copies of a stage that have drifted apart are told", "[strategy][pipeline]") {

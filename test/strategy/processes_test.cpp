@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Workers that are processes, over TCP and over shared memory, against one replica with the whole batch.
-#include "test/support/folder.hpp"
 #include "test/support/processes.hpp"
+#include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 
 #include <chorale/strategy/local_sgd.hpp>
@@ -30,11 +30,10 @@ Cluster cluster_of(std::vector<std::string> const& addresses, int me) {
 struct Report {
   double apart = 0, loss = 0, predicted = 0;
   std::uint64_t hash = 0;
-  std::size_t rows = 0;
+  std::size_t rows   = 0;
 };
 
-template <class Trainer>
-void report(Trainer trainer, Voice voice) {
+template <class Trainer> void report(Trainer trainer, Voice voice) {
   auto const data   = tiny::uneven();
   auto const fitted = trainer.fit(data, quietly)[0].scores;
   auto const tested = trainer.evaluate(data);
@@ -87,20 +86,24 @@ TEMPLATE_TEST_CASE("workers that are processes learn, evaluate and predict what 
                    "[strategy][multi_worker][processes]", TcpTransport, SharedMemoryTransport) {
   auto const workers   = GENERATE(2, 3, 4);
   auto const addresses = free_loopback_addresses(workers);
-  auto processes       = Processes{workers, [&](int me, Voice voice) {
-    report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)}, RingAllReduce{},
-                               TestType{}), voice);
-  }};
+  auto processes =
+      Processes{workers, [&](int me, Voice voice) {
+                  report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)},
+                                             RingAllReduce{}, TestType{}),
+                         voice);
+                }};
   expect_equal(reports(processes, workers));
 }
 
 TEST_CASE("workers of two devices each learn what one replica learns: threads within, TCP between",
           "[strategy][multi_worker][processes]") {
   auto const addresses = free_loopback_addresses(2);
-  auto processes       = Processes{2, [&](int me, Voice voice) {
-    report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(2)},
-                               HierarchicalAllReduce{}, Layered<LocalTransport, TcpTransport>{}), voice);
-  }};
+  auto processes =
+      Processes{2, [&](int me, Voice voice) {
+                  report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(2)},
+                                             HierarchicalAllReduce{}, Layered<LocalTransport, TcpTransport>{}),
+                         voice);
+                }};
   expect_equal(reports(processes, 2));
 }
 
@@ -108,10 +111,12 @@ TEMPLATE_TEST_CASE("with fixed trees, processes have the bits of one replica",
                    "[strategy][multi_worker][reproducible][processes]", TcpTransport, SharedMemoryTransport) {
   auto const workers   = GENERATE(2, 3);
   auto const addresses = free_loopback_addresses(workers);
-  auto processes       = Processes{workers, [&](int me, Voice voice) {
-    report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)},
-                               Reproducible<8>{}, TestType{}), voice);
-  }};
+  auto processes =
+      Processes{workers, [&](int me, Voice voice) {
+                  report(tiny::learner_under(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)},
+                                             Reproducible<8>{}, TestType{}),
+                         voice);
+                }};
   auto one = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{});
   one.fit(tiny::uneven(), quietly);
   for (auto const& r : reports(processes, workers)) CHECK(r.hash == one.hashes()[0]);
@@ -119,10 +124,13 @@ TEMPLATE_TEST_CASE("with fixed trees, processes have the bits of one replica",
 
 TEST_CASE("replicas that learn apart may be processes", "[strategy][local_sgd][processes]") {
   auto const addresses = free_loopback_addresses(2);
-  auto processes       = Processes{2, [&](int me, Voice voice) {
-    report(tiny::learner_under(local_sgd<1>(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)}),
-                               RingAllReduce{}, TcpTransport{}), voice);
-  }};
+  auto processes       = Processes{
+      2, [&](int me, Voice voice) {
+        report(
+            tiny::learner_under(local_sgd<1>(MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)}),
+                                      RingAllReduce{}, TcpTransport{}),
+            voice);
+      }};
   expect_equal(reports(processes, 2));
 }
 
@@ -130,17 +138,18 @@ TEST_CASE("the chief saves and loads, and all workers have what it read", "[stra
   auto const addresses = free_loopback_addresses(2);
   auto const folder    = chorale::test::Folder{};
   auto const file      = folder / "weights";
-  auto processes       = Processes{2, [&](int me, Voice voice) {
-    auto strategy = MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)};
-    auto trainer  = tiny::learner_under(strategy, RingAllReduce{}, TcpTransport{});
-    trainer.fit(tiny::uneven(), quietly);
-    auto const before = trainer.hashes()[0];
-    trainer.save(me == 0 ? file : "/nowhere/nobody/writes/here");          // only the chief looks at the path
-    trainer.fit(tiny::uneven(), quietly);
-    auto const after = trainer.hashes()[0];
-    trainer.load(me == 0 ? file : "/nowhere/nobody/reads/here");
-    voice.say(before != after && trainer.hashes()[0] == before ? "same" : "other");
-  }};
+  auto processes =
+      Processes{2, [&](int me, Voice voice) {
+                  auto strategy = MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)};
+                  auto trainer  = tiny::learner_under(strategy, RingAllReduce{}, TcpTransport{});
+                  trainer.fit(tiny::uneven(), quietly);
+                  auto const before = trainer.hashes()[0];
+                  trainer.save(me == 0 ? file : "/nowhere/nobody/writes/here");  // only the chief looks at the path
+                  trainer.fit(tiny::uneven(), quietly);
+                  auto const after = trainer.hashes()[0];
+                  trainer.load(me == 0 ? file : "/nowhere/nobody/reads/here");
+                  voice.say(before != after && trainer.hashes()[0] == before ? "same" : "other");
+                }};
   for (int i = 0; i < 2; ++i) {
     CHECK(processes.line(i) == "same");
     CHECK(processes.exit(i) == 0);
@@ -150,9 +159,9 @@ TEST_CASE("the chief saves and loads, and all workers have what it read", "[stra
 TEST_CASE("when the chief cannot read, all workers are told why", "[strategy][multi_worker][processes]") {
   auto const addresses = free_loopback_addresses(2);
   auto processes       = Processes{2, [&](int me, Voice) {
-    auto strategy = MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)};
-    tiny::learner_under(strategy, RingAllReduce{}, TcpTransport{}).load("/nowhere/at/all");
-  }};
+                               auto strategy = MultiWorkerMirroredStrategy{cluster_of(addresses, me), Cpu::logical(1)};
+                               tiny::learner_under(strategy, RingAllReduce{}, TcpTransport{}).load("/nowhere/at/all");
+                             }};
   for (int i = 0; i < 2; ++i) CHECK(processes.line(i).find("/nowhere/at/all") != std::string::npos);
   CHECK(processes.exit(0) == 2);
   CHECK(processes.exit(1) == 2);
@@ -161,8 +170,8 @@ TEST_CASE("when the chief cannot read, all workers are told why", "[strategy][mu
 TEST_CASE("tasks that a strategy cannot use are refused", "[strategy][multi_worker]") {
   auto const with_servers = Cluster::at({.workers = {"127.0.0.1:2001"}, .servers = {"127.0.0.1:2002"}});
   CHECK_THROWS_WITH(MultiWorkerMirroredStrategy{with_servers}, Catch::Contains("cannot use the 1 parameter servers"));
-  auto const evaluator = Cluster::at({.workers = {"127.0.0.1:2001"}, .evaluators = {"127.0.0.1:2002"},
-                                      .me = {Role::evaluator, 0}});
+  auto const evaluator =
+      Cluster::at({.workers = {"127.0.0.1:2001"}, .evaluators = {"127.0.0.1:2002"}, .me = {Role::evaluator, 0}});
   CHECK_THROWS_WITH(MultiWorkerMirroredStrategy{evaluator}, Catch::Contains("evaluator 0, which trains nothing"));
   auto const near = Cluster::at({.workers = {"127.0.0.1:2001", "127.0.0.1:3001"}});
   CHECK_THROWS_WITH((MultiWorkerMirroredStrategy{near, Cpu::logical(2)}.group()),

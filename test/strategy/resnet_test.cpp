@@ -23,17 +23,17 @@ namespace {
 
 using Synced  = nn::resnet::ResNet20<10, 4, nn::SyncBatchNorm<nn::Momentum<90>, nn::Epsilon<10>>>;
 using Shared  = nn::resnet::ResNet20<10, 4>;
-using Learned = std::pair<std::vector<float>, std::vector<std::uint64_t>>;         // variables; a hash for each replica
+using Learned = std::pair<std::vector<float>, std::vector<std::uint64_t>>;  // variables; a hash for each replica
 
 /// What replicas have after three batches, of which not all can be divided by their number.
 template <class Net, class S, class R = RingAllReduce, class T = LocalTransport>
 Learned learned(S strategy, R reduce = {}, T transport = {}) {
   auto const plain = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
-  auto const rule  = optim::SGD{.learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 1e-4F,
-                                .decay = optim::SGD::Decay::in_gradient};
-  auto trainer     = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{},
-                                              optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}}),
-                             std::move(strategy), reduce, transport, 7};
+  auto const rule  = optim::SGD{
+       .learning_rate = 0.02F, .momentum = 0.9F, .weight_decay = 1e-4F, .decay = optim::SGD::Decay::in_gradient};
+  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{},
+                                          optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}}),
+                         std::move(strategy), reduce, transport, 7};
   trainer.fit(tiny::Batches<int>{tiny::batch<int>(20, 32 * 32 * 3, 1), {8, 7, 5}}, norm::watched);
   return {tiny::values_of(trainer), trainer.hashes()};
 }

@@ -32,14 +32,15 @@ namespace {
 using Files = std::vector<std::filesystem::path>;
 
 /// The error of two processes, which both end with its exit code; "" if they end in order.
-template <class Body>
-std::string error_of_two(Body body) {
+template <class Body> std::string error_of_two(Body body) {
   auto const addresses = free_loopback_addresses(2);
-  auto processes       = Processes{2, [&](int me, Voice) {
-    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
-    auto live = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(2)}, RingAllReduce{}, TcpTransport{}};
-    body(live, me);
-  }};
+  auto processes       = Processes{
+      2, [&](int me, Voice) {
+        auto const cluster =
+            Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
+        auto live = Live{MultiWorkerMirroredStrategy{cluster, Cpu::logical(2)}, RingAllReduce{}, TcpTransport{}};
+        body(live, me);
+      }};
   auto const text = processes.line(0);
   CHECK(processes.line(1) == text);
   CHECK(processes.exit(0) == (text.empty() ? 0 : 3));
@@ -67,9 +68,9 @@ TEST_CASE("processes that read shares of equal files, each its own, go on", "[st
   auto const hosts = TwoHosts{};
   for (auto const policy : {AutoShardPolicy::automatic, AutoShardPolicy::file, AutoShardPolicy::data})
     CHECK(error_of_two([&](auto& live, int me) { expect_same_shards(live, hosts.files[0], {me, 2, policy}); }) == "");
-  CHECK(error_of_two([&](auto& live, int) {                                // without shares: whatever the number is
-    expect_same_shards(live, hosts.files[0], {0, 2, AutoShardPolicy::off});
-  }) == "");
+  CHECK(error_of_two([&](auto& live, int) {  // without shares: whatever the number is
+          expect_same_shards(live, hosts.files[0], {0, 2, AutoShardPolicy::off});
+        }) == "");
 }
 
 TEST_CASE("shares of other files, policies and workers are told to all processes", "[strategy][data]") {
@@ -78,13 +79,16 @@ TEST_CASE("shares of other files, policies and workers are told to all processes
   CHECK_THAT(error_of_two([&](auto& live, int me) { expect_same_shards(live, hosts.files[me], {me, 2}); }),
              Contains("rank 2: 1: file part-1 of 7 bytes vs 6 bytes of rank 0"));
   CHECK_THAT(error_of_two([&](auto& live, int me) {
-    auto files = hosts.files[0];
-    if (me == 1) std::swap(files[0], files[1]);
-    expect_same_shards(live, files, {me, 2});
-  }), Contains("rank 2: 0: file part-1 of 6 bytes vs part-0 of 6 bytes of rank 0"));
+               auto files = hosts.files[0];
+               if (me == 1) std::swap(files[0], files[1]);
+               expect_same_shards(live, files, {me, 2});
+             }),
+             Contains("rank 2: 0: file part-1 of 6 bytes vs part-0 of 6 bytes of rank 0"));
   CHECK_THAT(error_of_two([&](auto& live, int me) {
-    expect_same_shards(live, hosts.files[0], {me, 2, me == 0 ? AutoShardPolicy::file : AutoShardPolicy::data});
-  }), Contains("rank 2: policy data vs file of rank 0"));
+               expect_same_shards(live, hosts.files[0],
+                                  {me, 2, me == 0 ? AutoShardPolicy::file : AutoShardPolicy::data});
+             }),
+             Contains("rank 2: policy data vs file of rank 0"));
   CHECK_THAT(error_of_two([&](auto& live, int me) { expect_same_shards(live, hosts.files[0], {me, 2 + me}); }),
              Contains("rank 2: workers 3 vs 2 of rank 0"));
   CHECK_THAT(error_of_two([&](auto& live, int) { expect_same_shards(live, hosts.files[0], {1, 2}); }),

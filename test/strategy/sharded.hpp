@@ -22,8 +22,7 @@ using namespace chorale;
 
 /// Two layers (7, 15) and (15, 3), a bias (5,), and a weight (16, 17) that is used twice: forth and back.
 struct Odd {
-  template <class Step, class B>
-  float operator()(Step& step, B const& batch) const {
+  template <class Step, class B> float operator()(Step& step, B const& batch) const {
     auto const a = step.value(0), b = step.value(1), c = step.value(2), d = step.value(3);
     auto const da = step.gradient(0), db = step.gradient(1), dc = step.gradient(2), dd = step.gradient(3);
     auto loss = 0.0F;
@@ -72,22 +71,19 @@ struct Odd {
   }
 };
 
-template <class O>
-auto odd(O optimizer) {
-  return custom_model<BasicBatch<float, float>>(
-      {{"a/kernel", {7, 15}, Init::glorot_uniform}, {"b/kernel", {15, 3}, Init::glorot_uniform},
-       {"tied", {16, 17}, Init::glorot_uniform}, {"bias", {5}}},
-      Odd{}, optimizer);
+template <class O> auto odd(O optimizer) {
+  return custom_model<BasicBatch<float, float>>({{"a/kernel", {7, 15}, Init::glorot_uniform},
+                                                 {"b/kernel", {15, 3}, Init::glorot_uniform},
+                                                 {"tied", {16, 17}, Init::glorot_uniform},
+                                                 {"bias", {5}}},
+                                                Odd{}, optimizer);
 }
 
 /// A network with batch normalization, dropout and more layers than ranks.
 struct Normed : nn::Sequential<nn::Input<16>, nn::Dense<13>, nn::BatchNorm<>, nn::Tanh, nn::Dropout<20>, nn::Dense<7>,
                                nn::BatchNorm<>, nn::ReLU, nn::Dense<3>> {};
 
-template <class O>
-auto normed(O optimizer) {
-  return nn::compile<Normed>(loss::MeanSquaredError{}, optimizer);
-}
+template <class O> auto normed(O optimizer) { return nn::compile<Normed>(loss::MeanSquaredError{}, optimizer); }
 
 /// 20 batches, of whose rows most worlds get uneven shares, and some ranks none.
 inline tiny::Batches<float> batches() {
@@ -105,8 +101,7 @@ inline double apart(Span<float const> a, Span<float const> b) {
 }
 
 /// What one replica learns: the bits of all variables.
-template <class Model, class R>
-std::vector<float> on_one(Model const& model, R reduce) {
+template <class Model, class R> std::vector<float> on_one(Model const& model, R reduce) {
   auto trainer = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, reduce, LocalTransport{}, 7};
   trainer.fit(batches(), tiny::quietly);
   return tiny::values_of(trainer);

@@ -26,6 +26,6 @@ TEST_CASE("over messages shards learn the bits of one replica", "[strategy][shar
   REQUIRE(two_each.num_replicas() == 4);
   CHECK(learned(model, two_each, Reproducible<8>{}, LocalTransport{}) == one);
   CHECK(apart(learned(model, two_each, OwnThread<RingAllReduce>{}, TcpTransport{}), one) < 1e-5);
-  CHECK(apart(learned(model, two_each, RingAllReduce{},
-                      Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2}), one) < 1e-5);
+  CHECK(apart(learned(model, two_each, RingAllReduce{}, Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2}),
+              one) < 1e-5);
 }

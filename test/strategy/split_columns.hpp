@@ -27,16 +27,15 @@ namespace mesh_test {
 using namespace chorale;
 
 /// y = x W with W (in, out): each rank has out / A::size columns, and all ranks get all of y.
-template <class A, int out>
-struct Columns : nn::Layer<Columns<A, out>> {
+template <class A, int out> struct Columns : nn::Layer<Columns<A, out>> {
   static constexpr std::string_view name = "columns";
-  static constexpr int mine = out / A::size;
-  using axis = A;
+  static constexpr int mine              = out / A::size;
+  using axis                             = A;
 
   static constexpr auto output(auto) { return nn::Of<float, out>{}; }
   static constexpr auto variables(auto x) {
     auto kernel    = nn::glorot_uniform("kernel", x.back, mine);
-    kernel.fan_out = out;                                                  // of the whole, for the first values
+    kernel.fan_out = out;  // of the whole, for the first values
     kernel.split   = {.dim = 1, .parts = A::size, .along = A::name};
     return std::array{kernel};
   }
@@ -47,10 +46,9 @@ struct Columns : nn::Layer<Columns<A, out>> {
     auto columns     = std::vector<float>(at.rows * mine);
     for (std::size_t r = 0; r < at.rows; ++r)
       for (std::size_t j = 0; j < mine; ++j)
-        for (std::size_t i = 0; i < in; ++i)
-          columns[r * mine + j] += at.x()[r * in + i] * at.v[0][i * mine + j];
+        for (std::size_t i = 0; i < in; ++i) columns[r * mine + j] += at.x()[r * in + i] * at.v[0][i * mine + j];
     auto theirs = columns;
-    for (int hop = 0; hop < group.size; ++hop) {                           // each rank passes on what it got last
+    for (int hop = 0; hop < group.size; ++hop) {  // each rank passes on what it got last
       auto const from = static_cast<std::size_t>((group.rank + group.size - hop) % group.size);
       for (std::size_t r = 0; r < at.rows; ++r)
         for (std::size_t j = 0; j < mine; ++j) at.y()[r * out + from * mine + j] = columns[r * mine + j];
@@ -70,16 +68,15 @@ struct Columns : nn::Layer<Columns<A, out>> {
         for (std::size_t j = 0; j < mine; ++j)
           at.dv[0][i * mine + j] += at.x()[r * in + i] * at.dy()[r * out + first + j];
     if (at.dx().empty()) return;
-    auto sums        = std::vector<float>(at.rows * in);                   // over the columns of all ranks, in order
+    auto sums        = std::vector<float>(at.rows * in);  // over the columns of all ranks, in order
     auto const bytes = std::as_writable_bytes(std::span{sums});
     if (group.rank > 0) group.exchange(0, {}, group.rank - 1, bytes);
     for (std::size_t r = 0; r < at.rows; ++r)
       for (std::size_t i = 0; i < in; ++i)
-        for (std::size_t j = 0; j < mine; ++j)
-          sums[r * in + i] += at.dy()[r * out + first + j] * at.v[0][i * mine + j];
+        for (std::size_t j = 0; j < mine; ++j) sums[r * in + i] += at.dy()[r * out + first + j] * at.v[0][i * mine + j];
     if (group.rank + 1 < group.size) {
       group.exchange(group.rank + 1, bytes, 0, {});
-      group.exchange(0, {}, group.size - 1, bytes);                        // the last rank has the sums of all
+      group.exchange(0, {}, group.size - 1, bytes);  // the last rank has the sums of all
     } else {
       for (Rank other = 0; other + 1 < group.size; ++other) group.exchange(other, bytes, 0, {});
     }
@@ -93,8 +90,7 @@ struct Height : Field<float, 3> {};
 /// Layers that all ranks have, one whose parts are whole lines of 16 numbers, and one whose are not.
 ///
 /// A, B    the axes of these two
-template <class A, class B = A>
-struct Surface : nn::Graph<Point> {
+template <class A, class B = A> struct Surface : nn::Graph<Point> {
   nn::Dense<7> in;
   Columns<A, 32> wide;
   Columns<B, 10> narrow;
@@ -105,8 +101,7 @@ struct Surface : nn::Graph<Point> {
   }
 };
 
-template <class A, class B = A, class Optimizer>
-auto surface(Optimizer optimizer) {
+template <class A, class B = A, class Optimizer> auto surface(Optimizer optimizer) {
   return nn::compile<Surface<A, B>>(loss::MeanSquaredError{}, optimizer, metric::RootMeanSquaredError{});
 }
 

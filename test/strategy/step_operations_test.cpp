@@ -37,8 +37,7 @@ using Row = BasicBatch<float, float>;
 
 /// Gradients that are no whole numbers, and differ from row to row and step to step.
 struct Waves {
-  template <class Step>
-  float operator()(Step& step, Row const& batch) const {
+  template <class Step> float operator()(Step& step, Row const& batch) const {
     auto loss = 0.0F;
     for (std::size_t r = 0; r < batch.rows; ++r)
       for (std::size_t v = 0; v < 4; ++v) {
@@ -55,41 +54,47 @@ struct Waves {
 
 /// 21,000 numbers in four layers: (30, 21), (9000), (7, 3) and (160, 71).
 auto model(float clip = 0) {
-  return custom_model<Row>({{"a/kernel", {30, 21}, Init::glorot_uniform}, {"b", {9000}, Init::ones}, {"c", {7, 3}},
+  return custom_model<Row>({{"a/kernel", {30, 21}, Init::glorot_uniform},
+                            {"b", {9000}, Init::ones},
+                            {"c", {7, 3}},
                             {"d/kernel", {160, 71}, Init::glorot_uniform}},
                            Waves{}, optim::Adam{.learning_rate = 0.01F, .global_clipnorm = clip});
 }
 
 struct Trained {
-  std::vector<float> values;                                               // after three steps, of the last rank
-  std::vector<Sent> sent;                                                  // by each rank, in the third
+  std::vector<float> values;  // after three steps, of the last rank
+  std::vector<Sent> sent;     // by each rank, in the third
 };
 
-template <class S, class R, class M>
-Trained trained(S const& strategy, R const& reduce, M const& what) {
+template <class S, class R, class M> Trained trained(S const& strategy, R const& reduce, M const& what) {
   auto live   = Live{strategy, reduce, Counting<LocalTransport>{}};
   auto copies = live.create(what, 7);
   auto sent   = PerReplica<Sent>(copies.size());
   auto x      = std::vector<float>(13);
   for (int step = 0; step < 3; ++step) {
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i + 13 * static_cast<std::size_t>(step)));
-    live.run([&](auto& replica, auto& copy, Sent& to) {
-      auto const rows   = share(x.size(), replica.id(), replica.num_replicas());
-      auto const batch  = Row{.x = Span<float const>{x}.subspan(rows.begin, rows.size()), .y = {}, .rows = rows.size(),
-                              .first_row = rows.begin, .global_rows = x.size()};
-      auto const before = replica.sent();
-      auto result       = replica.value_and_gradient_ahead(copy, batch);
-      live.update(replica, copy, result.gradients);
-      to = {replica.sent().messages - before.messages, replica.sent().bytes - before.bytes};
-    }, copies, sent);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = std::sin(static_cast<float>(i + 13 * static_cast<std::size_t>(step)));
+    live.run(
+        [&](auto& replica, auto& copy, Sent& to) {
+          auto const rows   = share(x.size(), replica.id(), replica.num_replicas());
+          auto const batch  = Row{.x           = Span<float const>{x}.subspan(rows.begin, rows.size()),
+                                  .y           = {},
+                                  .rows        = rows.size(),
+                                  .first_row   = rows.begin,
+                                  .global_rows = x.size()};
+          auto const before = replica.sent();
+          auto result       = replica.value_and_gradient_ahead(copy, batch);
+          live.update(replica, copy, result.gradients);
+          to = {replica.sent().messages - before.messages, replica.sent().bytes - before.bytes};
+        },
+        copies, sent);
   }
   auto const values = copies[copies.size() - 1].net.variables().values;
   return {{values.begin(), values.end()}, {sent.begin(), sent.end()}};
 }
 
 /// A step under a strategy sends what its operations say, on each rank; returns what was learned.
-template <class S, class R>
-std::vector<float> check(S const& strategy, R const& reduce, float clip = 0) {
+template <class S, class R> std::vector<float> check(S const& strategy, R const& reduce, float clip = 0) {
   auto const what       = model(clip);
   auto const operations = step_operations(what, strategy, reduce);
   INFO(operations.text());
@@ -153,15 +158,15 @@ TEST_CASE("a reduce that rounds sends header and trailer by themselves, however 
   auto const lines = step_operations(model(), mirrored(2), Halves{}).lines();
   REQUIRE(lines.size() == 4);
   CHECK_THAT(lines[3], Catch::Contains("operation 3: all_reduce float[32] of 2 ranks by "));
-  CHECK_FALSE(step_operations(model(), mirrored(2), Halves{}).sent(0));    // halves: Compressed alone knows
+  CHECK_FALSE(step_operations(model(), mirrored(2), Halves{}).sent(0));  // halves: Compressed alone knows
   auto const done = trained(mirrored(2), Halves{}, model()).values;
   CHECK(apart(done, trained(mirrored(2), RingAllReduce{}, model()).values) < 0.1);
 }
 
 TEST_CASE("buckets end where their cut says", "[strategy][operations]") {
-  auto const what   = model();                                             // | d | c | b | a |, each in lines of 16
-  auto const plan   = PlanView{what.plan};
-  auto const ends   = [&]<class C>(C) {
+  auto const what = model();  // | d | c | b | a |, each in lines of 16
+  auto const plan = PlanView{what.plan};
+  auto const ends = [&]<class C>(C) {
     return detail::bucket_ends<Bucketed<RingAllReduce, C>>(plan.variables, plan.ends(), plan.elements);
   };
   using Ends        = std::vector<std::size_t>;
@@ -177,18 +182,20 @@ TEST_CASE("buckets end where their cut says", "[strategy][operations]") {
   REQUIRE(five.size() == 5);
   for (std::size_t i = 0; i < 5; ++i) {
     CHECK(five[i] % 16 == 0);
-    CHECK(std::abs(static_cast<double>(five[i]) - static_cast<double>(plan.elements) * (static_cast<double>(i) + 1) / 5) < 16);
+    CHECK(std::abs(static_cast<double>(five[i]) -
+                   static_cast<double>(plan.elements) * (static_cast<double>(i) + 1) / 5) < 16);
   }
   CHECK(ends(BucketCount<5000>{}).size() == plan.elements / 16);
 }
 
-TEST_CASE("operations are a value: a text, a hash, and lines that name the first that differs", "[strategy][operations]") {
+TEST_CASE("operations are a value: a text, a hash, and lines that name the first that differs",
+          "[strategy][operations]") {
   auto const four = step_operations(model(), mirrored(4), RingAllReduce{});
   CHECK(four == step_operations(model(), mirrored(4), RingAllReduce{}));
   CHECK(four.hash() == step_operations(model(), mirrored(4), RingAllReduce{}).hash());
-  CHECK(four.lines() == std::vector<std::string>{
-                            "operation 0: all_reduce float[11376] of 4 ranks by RingAllReduce: gradients",
-                            "operation 1: all_reduce float[9696] of 4 ranks by RingAllReduce: gradients"});
+  CHECK(four.lines() ==
+        std::vector<std::string>{"operation 0: all_reduce float[11376] of 4 ranks by RingAllReduce: gradients",
+                                 "operation 1: all_reduce float[9696] of 4 ranks by RingAllReduce: gradients"});
   for (auto const& other : {step_operations(model(), mirrored(3), RingAllReduce{}),
                             step_operations(model(), mirrored(4), HalvingDoublingAllReduce{}),
                             step_operations(model(), mirrored(4), Bucketed<RingAllReduce, BucketCount<2>>{}),
@@ -200,10 +207,10 @@ TEST_CASE("operations are a value: a text, a hash, and lines that name the first
   }
   auto const many = step_operations(model(), mirrored(2), Bucketed<RingAllReduce, BucketCount<659>>{});
   CHECK(many.all.size() == 659);
-  CHECK(many.lines() == std::vector<std::string>{
-                            "operation 0: all_reduce float[16] of 2 ranks by " + many.all[0].by + ": gradients",
-                            "operation 1: all_reduce float[32] of 2 ranks by " + many.all[0].by +
-                                ": gradients, 658 times"});
+  CHECK(many.lines() ==
+        std::vector<std::string>{
+            "operation 0: all_reduce float[16] of 2 ranks by " + many.all[0].by + ": gradients",
+            "operation 1: all_reduce float[32] of 2 ranks by " + many.all[0].by + ": gradients, 658 times"});
   CHECK(step_operations(model(), mirrored(1), RingAllReduce{}).text() == "no operation: one rank computes alone\n");
   auto const apart = step_operations(model(), LocalSgd<4, MirroredStrategy<>>{mirrored(2)}, RingAllReduce{});
   CHECK(apart.text() == "the operations of a step are not known before it\n");

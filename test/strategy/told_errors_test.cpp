@@ -50,7 +50,7 @@ auto rows(float last_of_second = 1) {
   auto users   = std::vector<int>(3 * n);
   auto scores  = std::vector<float>(2 * n, 0.5F);
   for (std::size_t i = 0; i < users.size(); ++i) users[i] = static_cast<int>(i * 5 % 11);
-  scores[2 * 15 + 1] = last_of_second;                                     // of the second batch, a row of rank 1
+  scores[2 * 15 + 1] = last_of_second;  // of the second batch, a row of rank 1
   return data::from_fields<Users, Score>(users, scores).batch(8);
 }
 
@@ -65,15 +65,22 @@ struct Throws {
 template <class T, class Body>
 void check_both(int code, std::string const& words, Body body, std::size_t budget_of_1 = 0) {
   auto const addresses = free_loopback_addresses(2);
-  auto processes       = Processes{2, [&](int me, Voice) {
-    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "told-" + addresses[0]});
-    auto transport     = T{};
-    if constexpr (requires { transport.log; }) transport.log = [](std::string const&) {};
-    auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}),
-                           MeshStrategy{Mesh<Data>{cluster}}, RingAllReduce{}, transport, 7,
-                           MemoryBudget{.bytes = me == 1 ? budget_of_1 : 0, .rows = 4}};
-    body(trainer, me);
-  }, 60};
+  auto processes =
+      Processes{2,
+                [&](int me, Voice) {
+                  auto const cluster =
+                      Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "told-" + addresses[0]});
+                  auto transport = T{};
+                  if constexpr (requires { transport.log; }) transport.log = [](std::string const&) {};
+                  auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}),
+                                         MeshStrategy{Mesh<Data>{cluster}},
+                                         RingAllReduce{},
+                                         transport,
+                                         7,
+                                         MemoryBudget{.bytes = me == 1 ? budget_of_1 : 0, .rows = 4}};
+                  body(trainer, me);
+                },
+                60};
   for (int rank = 0; rank < 2; ++rank) {
     auto line = std::string{}, last = line;
     while (!(line = processes.line(rank)).empty()) last = line;
@@ -96,9 +103,10 @@ TEMPLATE_TEST_CASE("a disk that is full for the chief ends all with that error",
   auto const folder = Folder{};
   check_both<TestType>(5, "not saved: variables.safetensors", [&](auto& trainer, int me) {
     auto const full = FullDisk{me == 0 ? 64U : 1U << 30};
-    trainer.fit(rows(), {.epochs = 3, .show = Show::nothing,
-                         .checkpoints = {.folder = me == 0 ? folder / "run" : "/nowhere",
-                                         .on_save_error = OnSaveError::stop}});
+    trainer.fit(rows(),
+                {.epochs      = 3,
+                 .show        = Show::nothing,
+                 .checkpoints = {.folder = me == 0 ? folder / "run" : "/nowhere", .on_save_error = OnSaveError::stop}});
   });
 }
 
@@ -116,30 +124,34 @@ TEMPLATE_TEST_CASE("a budget that is too small on one rank ends all with that er
 
 TEST_CASE("what a callback of one process throws is the reason of the other's loss", "[strategy][told][processes]") {
   auto const at  = free_loopback_addresses(2);
-  auto processes = Processes{2, [&](int me, Voice) {
-    auto const cluster = Cluster::at({.workers = at, .me = {Role::worker, me}, .job = "told-" + at[0]});
-    auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}),
-                           MeshStrategy{Mesh<Data>{cluster}}, RingAllReduce{}, SharedMemoryTransport{}, 7};
-    trainer.fit(rows(), {.epochs = 3, .show = Show::nothing}, Throws{me});
-  }, 60};
+  auto processes = Processes{
+      2,
+      [&](int me, Voice) {
+        auto const cluster = Cluster::at({.workers = at, .me = {Role::worker, me}, .job = "told-" + at[0]});
+        auto trainer       = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}),
+                               MeshStrategy{Mesh<Data>{cluster}}, RingAllReduce{}, SharedMemoryTransport{}, 7};
+        trainer.fit(rows(), {.epochs = 3, .show = Show::nothing}, Throws{me});
+      },
+      60};
   CHECK_THAT(processes.line(0), Catch::Contains("rank 0 lost rank 1") && Catch::Contains("the moon is full"));
   CHECK(processes.exit(0) == 138);
 }
 
 TEST_CASE("what callbacks of all processes throw leaves the job as it was", "[strategy][told][processes]") {
   auto const at  = free_loopback_addresses(2);
-  auto processes = Processes{2, [&](int me, Voice const& voice) {
-    auto const cluster = Cluster::at({.workers = at, .me = {Role::worker, me}, .job = "told-" + at[0]});
-    auto trainer = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}),
-                           MeshStrategy{Mesh<Data>{cluster}}, RingAllReduce{}, SharedMemoryTransport{}, 7};
-    try {
-      trainer.fit(rows(), {.epochs = 3, .show = Show::nothing}, Throws{1});
-    } catch (std::runtime_error const& error) {
-      voice.say(error.what());
-    }
-    trainer.fit(rows(), {.show = Show::nothing});
-    voice.say("trained on");
-  }, 60};
+  auto processes = Processes{
+      2,
+      [&](int me, Voice const& voice) {
+        auto const cluster = Cluster::at({.workers = at, .me = {Role::worker, me}, .job = "told-" + at[0]});
+        auto trainer       = Trainer{nn::compile<Net>(loss::MeanSquaredError{}, optim::SGD{.learning_rate = 0.1F}),
+                               MeshStrategy{Mesh<Data>{cluster}}, RingAllReduce{}, SharedMemoryTransport{}, 7};
+        try {
+          trainer.fit(rows(), {.epochs = 3, .show = Show::nothing}, Throws{1});
+        } catch (std::runtime_error const& error) { voice.say(error.what()); }
+        trainer.fit(rows(), {.show = Show::nothing});
+        voice.say("trained on");
+      },
+      60};
   for (int rank = 0; rank < 2; ++rank) {
     CHECK(processes.line(rank) == "the moon is full");
     CHECK(processes.line(rank) == "trained on");

@@ -52,8 +52,8 @@ struct OddBatches {
     bool next(element& batch) {
       if (i == 20) return false;
       auto const n = i++ == 3 ? std::size_t{3} : std::size_t{13};
-      batch = element{Span<float const>{from->x}.subspan(first * 7, n * 7), Span<int const>{from->ids}.subspan(first, n),
-                      Span<int const>{from->next}.subspan(first, n)};
+      batch        = element{Span<float const>{from->x}.subspan(first * 7, n * 7),
+                      Span<int const>{from->ids}.subspan(first, n), Span<int const>{from->next}.subspan(first, n)};
       first += n;
       return true;
     }
@@ -62,8 +62,7 @@ struct OddBatches {
   std::optional<std::size_t> size() const { return 20; }
 };
 
-template <class O>
-auto odd_net(O optimizer) {
+template <class O> auto odd_net(O optimizer) {
   return nn::compile<OddNet>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
 }
 
@@ -74,8 +73,7 @@ std::vector<float> learned(Model const& model, S strategy, R reduce, T transport
   trainer.fit(data, tiny::quietly);
   return tiny::values_of(trainer);
 }
-template <class Model, class R, class Data>
-std::vector<float> on_one(Model const& model, R reduce, Data const& data) {
+template <class Model, class R, class Data> std::vector<float> on_one(Model const& model, R reduce, Data const& data) {
   return learned(model, OneDeviceStrategy{Cpu::logical(1)[0]}, reduce, LocalTransport{}, data);
 }
 

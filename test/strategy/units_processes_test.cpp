@@ -36,8 +36,7 @@ struct Seen {
   double loss = 0, outputs = 0;
   std::size_t rows = 0;
 
-  template <class Trainer>
-  static Seen of(Trainer& trainer) {
+  template <class Trainer> static Seen of(Trainer& trainer) {
     auto const data   = OddBatches{};
     auto seen         = Seen{.bits = hash_of(Span<float const>{tiny::values_of(trainer)})};
     auto const scores = trainer.evaluate(data);
@@ -59,27 +58,30 @@ TEMPLATE_TEST_CASE("shards of processes learn, evaluate, predict and save what o
                    (std::tuple<std::integral_constant<Zero, Zero::one>, SharedMemoryTransport>),
                    (std::tuple<std::integral_constant<Zero, Zero::two>, SharedMemoryTransport>),
                    (std::tuple<std::integral_constant<Zero, Zero::three>, SharedMemoryTransport>)) {
-  constexpr auto zero = std::tuple_element_t<0, TestType>::value;
-  using Transport     = std::tuple_element_t<1, TestType>;
+  constexpr auto zero  = std::tuple_element_t<0, TestType>::value;
+  using Transport      = std::tuple_element_t<1, TestType>;
   auto const workers   = GENERATE(2, 3);
   auto const addresses = free_loopback_addresses(workers);
   auto const folder    = chorale::test::Folder{};
-  auto processes       = chorale::test::Processes{workers, [&](int me, chorale::test::Voice voice) {
-    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "shards-" + addresses[0]});
-    auto trainer       = Trainer{odd_net(clipped_adam), ShardedStrategy<zero>{cluster, Cpu::logical(1)},
-                                 Reproducible<8>{}, Transport{}, 7};
-    trainer.fit(OddBatches{}, saving(me == 0 ? folder / "run" : "/nowhere", 1));           // only the chief looks there
-    auto const seen = Seen::of(trainer);
-    auto line       = std::ostringstream{};
-    line.precision(17);
-    line << seen.bits << ' ' << seen.loss << ' ' << seen.outputs << ' ' << seen.rows;
-    voice.say(line.str());
-  }};
+  auto processes       = chorale::test::Processes{
+      workers, [&](int me, chorale::test::Voice voice) {
+        auto const cluster =
+            Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "shards-" + addresses[0]});
+        auto trainer = Trainer{odd_net(clipped_adam), ShardedStrategy<zero>{cluster, Cpu::logical(1)},
+                               Reproducible<8>{}, Transport{}, 7};
+        trainer.fit(OddBatches{}, saving(me == 0 ? folder / "run" : "/nowhere", 1));  // only the chief looks there
+        auto const seen = Seen::of(trainer);
+        auto line       = std::ostringstream{};
+        line.precision(17);
+        line << seen.bits << ' ' << seen.loss << ' ' << seen.outputs << ' ' << seen.rows;
+        voice.say(line.str());
+      }};
   auto lines = std::vector<std::string>{};
   for (int i = 0; i < workers; ++i) lines.push_back(processes.line(i));
   for (int i = 0; i < workers; ++i) CHECK(processes.exit(i) == 0);
 
-  auto one = Trainer{odd_net(clipped_adam), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
+  auto one =
+      Trainer{odd_net(clipped_adam), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
   one.fit(OddBatches{}, tiny::quietly);
   auto const expected = Seen::of(one);
   for (auto const& line : lines) {
@@ -88,12 +90,12 @@ TEMPLATE_TEST_CASE("shards of processes learn, evaluate, predict and save what o
     auto seen = Seen{};
     std::istringstream{line} >> seen.bits >> seen.loss >> seen.outputs >> seen.rows;
     CHECK(seen.bits == expected.bits);
-    CHECK(seen.loss == Approx(expected.loss).epsilon(1e-6));               // added up over shares, in another order
+    CHECK(seen.loss == Approx(expected.loss).epsilon(1e-6));  // added up over shares, in another order
     CHECK(seen.outputs == Approx(expected.outputs).epsilon(1e-4));
     CHECK(seen.rows == expected.rows);
   }
-  auto resumed = Trainer{odd_net(clipped_adam), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{},
-                         7};
+  auto resumed =
+      Trainer{odd_net(clipped_adam), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
   resumed.fit(OddBatches{}, saving(folder / "run", 2));
   one.fit(OddBatches{}, {.epochs = 2, .initial_epoch = 1, .show = Show::nothing});
   CHECK(tiny::values_of(resumed) == tiny::values_of(one));

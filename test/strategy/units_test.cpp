@@ -21,10 +21,7 @@ using chorale::test::Folder;
 
 namespace {
 
-template <Zero zero>
-auto sharded(int n) {
-  return ShardedStrategy<zero>{Cpu::logical(n)};
-}
+template <Zero zero> auto sharded(int n) { return ShardedStrategy<zero>{Cpu::logical(n)}; }
 auto alone() { return OneDeviceStrategy{Cpu::logical(1)[0]}; }
 
 struct Block {
@@ -36,8 +33,7 @@ struct Block {
 struct Wide : Field<float, 32> {};
 
 /// 24 equal blocks, of which a backward computes some again.
-template <class B>
-struct Blocks : nn::Graph<Wide> {
+template <class B> struct Blocks : nn::Graph<Wide> {
   std::array<B, 24> blocks;
 
   constexpr auto operator()(auto x) const {
@@ -47,18 +43,15 @@ struct Blocks : nn::Graph<Wide> {
 };
 using Equal = Blocks<Block>;
 
-template <class Net>
-auto blocks() {
-  return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{});
-}
+template <class Net> auto blocks() { return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}); }
 
 /// Batches of 8 rows of blocks.
 struct WideBatches {
   using element = Rows<Wide, Next>;
 
-  std::vector<float> x = std::vector<float>(8 * 32);
+  std::vector<float> x  = std::vector<float>(8 * 32);
   std::vector<int> next = std::vector<int>(8);
-  std::size_t batches = 3;
+  std::size_t batches   = 3;
 
   WideBatches() {
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = Random{9, 0}.uniform(i, -1, 1);
@@ -81,18 +74,19 @@ struct WideBatches {
 void make_steps(auto& live, auto& copies, PerReplica<std::size_t>& sent, PerReplica<int>& allocated) {
   auto const data = WideBatches{};
   for (auto& share : live.distribute(data))
-    live.run([&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
-      auto const begin = replica.sent().bytes;
-      auto const first = test::allocations;
-      auto result      = replica.value_and_gradient_ahead(copy, batch);
-      live.update(replica, copy, result.gradients);
-      made  = test::allocations - first;
-      bytes = replica.sent().bytes - begin;
-    }, copies, share, sent, allocated);
+    live.run(
+        [&](auto& replica, auto& copy, auto& batch, std::size_t& bytes, int& made) {
+          auto const begin = replica.sent().bytes;
+          auto const first = test::allocations;
+          auto result      = replica.value_and_gradient_ahead(copy, batch);
+          live.update(replica, copy, result.gradients);
+          made  = test::allocations - first;
+          bytes = replica.sent().bytes - begin;
+        },
+        copies, share, sent, allocated);
 }
 
-template <Zero zero>
-void learns_as_one(auto const& model, auto const& data, std::initializer_list<int> worlds) {
+template <Zero zero> void learns_as_one(auto const& model, auto const& data, std::initializer_list<int> worlds) {
   auto const one = on_one(model, Reproducible<8>{}, data);
   for (int const world : worlds) {
     CAPTURE(world);
@@ -108,7 +102,7 @@ TEMPLATE_TEST_CASE_SIG("units of any shapes over any world learn the bits of one
   auto const clipped = odd_net(optim::Adam{.learning_rate = 0.01F, .global_clipnorm = 0.05F});
   auto const one     = on_one(clipped, Reproducible<8>{}, data);
   auto const other   = on_one(odd_net(optim::Adam{.learning_rate = 0.01F}), Reproducible<8>{}, data);
-  REQUIRE(apart(one, other) > 1e-4);                                       // so it does clip
+  REQUIRE(apart(one, other) > 1e-4);  // so it does clip
   learns_as_one<zero>(clipped, data, {1, 2, 3, 4, 5, 7});
   for (int const world : {1, 2, 5}) {
     CHECK(apart(learned(clipped, sharded<zero>(world), RingAllReduce{}, LocalTransport{}, data), one) < 1e-5);
@@ -118,15 +112,15 @@ TEMPLATE_TEST_CASE_SIG("units of any shapes over any world learn the bits of one
 
 TEMPLATE_TEST_CASE_SIG("units with moving averages, dropout, frozen variables and recomputed blocks learn the same",
                        "[strategy][units]", ((Zero zero), zero), Zero::two, Zero::three) {
-  auto const rule   = optim::AdamW{.learning_rate = 0.01F, .weight_decay = 0.1F, .global_clipnorm = 0.2F};
-  auto const groups = std::vector<optim::ParameterGroup>{optim::frozen("dense/kernel"),
-                                                         {.names = "dense_1*", .learning_rate = 2}};
+  auto const rule = optim::AdamW{.learning_rate = 0.01F, .weight_decay = 0.1F, .global_clipnorm = 0.2F};
+  auto const groups =
+      std::vector<optim::ParameterGroup>{optim::frozen("dense/kernel"), {.names = "dense_1*", .learning_rate = 2}};
   learns_as_one<zero>(sharded_test::normed(optim::Grouped{rule, groups}), sharded_test::batches(), {1, 2, 3, 7});
   learns_as_one<zero>(blocks<Blocks<nn::Recompute<Block>>>(), WideBatches{}, {2, 3});
 }
 
-TEMPLATE_TEST_CASE_SIG("a scaled loss and accumulated gradients are those of one replica, by units", "[strategy][units]",
-                       ((Zero zero), zero), Zero::two, Zero::three) {
+TEMPLATE_TEST_CASE_SIG("a scaled loss and accumulated gradients are those of one replica, by units",
+                       "[strategy][units]", ((Zero zero), zero), Zero::two, Zero::three) {
   auto const rule  = optim::LossScaled{optim::Adam{.learning_rate = 0.01F}, optim::LossScale::largest, 3};
   auto const model = nn::compile<nn::WithProducts<tiny::Small, Products::fp16>>(loss::SparseCrossEntropy{}, rule);
   auto const train = [&](auto strategy) {
@@ -139,7 +133,7 @@ TEMPLATE_TEST_CASE_SIG("a scaled loss and accumulated gradients are those of one
 
   auto const sums  = sharded_test::normed(optim::SGD{.learning_rate = 0.01F, .momentum = 0.9F});
   auto const rows  = tiny::batch<float>(72, 16, 3);
-  auto const small = tiny::Batches<float>{rows, {8, 5, 8, 3, 8, 8, 8, 8, 8, 8}};         // in threes, and one is left
+  auto const small = tiny::Batches<float>{rows, {8, 5, 8, 3, 8, 8, 8, 8, 8, 8}};  // in threes, and one is left
   auto mirrored    = Trainer{sums, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 7};
   auto many        = Trainer{sums, sharded<zero>(2), RingAllReduce{}, LocalTransport{}, 7};
   mirrored.fit(small, {.show = Show::nothing, .accumulate = 3});
@@ -147,17 +141,17 @@ TEMPLATE_TEST_CASE_SIG("a scaled loss and accumulated gradients are those of one
   CHECK(apart(tiny::values_of(many), tiny::values_of(mirrored)) < 1e-5);
 }
 
-TEMPLATE_TEST_CASE_SIG("units evaluate, predict, save and load as one replica does, and refuse a NaN", "[strategy][units]",
-                       ((Zero zero), zero), Zero::two, Zero::three) {
+TEMPLATE_TEST_CASE_SIG("units evaluate, predict, save and load as one replica does, and refuse a NaN",
+                       "[strategy][units]", ((Zero zero), zero), Zero::two, Zero::three) {
   auto const model = odd_net(optim::Adam{.learning_rate = 0.01F});
   auto const data  = OddBatches{};
   auto one         = Trainer{model, alone(), Reproducible<8>{}, LocalTransport{}, 7};
   auto many        = Trainer{model, sharded<zero>(5), Reproducible<8>{}, LocalTransport{}, 7};
   one.fit(data, tiny::quietly);
   many.fit(data, {.show = Show::nothing}, validate_on(data));
-  CHECK(many.evaluate(data).loss() == Approx(one.evaluate(data).loss()).epsilon(1e-6));    // shares with no rows, too
+  CHECK(many.evaluate(data).loss() == Approx(one.evaluate(data).loss()).epsilon(1e-6));  // shares with no rows, too
   auto const predicted = one.predict(data).values;
-  CHECK(apart(many.predict(data).values, predicted) < 1e-5);               // shares have other numbers of rows
+  CHECK(apart(many.predict(data).values, predicted) < 1e-5);  // shares have other numbers of rows
   auto const folder = Folder{};
   many.save(folder.path / "all.safetensors");
   auto loaded = Trainer{model, sharded<zero>(3), Reproducible<8>{}, LocalTransport{}, 8};
@@ -172,7 +166,7 @@ TEMPLATE_TEST_CASE_SIG("units evaluate, predict, save and load as one replica do
   CHECK(apart(many.predict(data).values, predicted) < 1e-5);
 
   auto bad     = data;
-  bad.x[3]     = std::numeric_limits<float>::quiet_NaN();                  // a row of the first replica
+  bad.x[3]     = std::numeric_limits<float>::quiet_NaN();  // a row of the first replica
   auto trainer = Trainer{model, sharded<zero>(3), RingAllReduce{}, LocalTransport{}, 7};
   auto before  = tiny::values_of(trainer);
   CHECK_THROWS_AS(trainer.fit(bad, tiny::quietly), NumericFault);
@@ -218,7 +212,7 @@ TEST_CASE("training goes on from units under other strategies, and back, without
 TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says and allocates nothing",
                        "[strategy][units]", ((Zero zero), zero), Zero::two, Zero::three) {
   constexpr auto& units = nn::graph::UnitsOf<Equal, Cpu>::view;
-  static_assert(units.turns == 48 && !units.keeps);                        // a unit for each layer
+  static_assert(units.turns == 48 && !units.keeps);  // a unit for each layer
   constexpr std::size_t wide = 32 * 64 + 64, narrow = 64 * 32 + 32, all = 24 * (wide + narrow);
   static_assert(PlanView{nn::plan_of<Equal>}.body().size() == all);
   auto const model = blocks<Equal>();
@@ -228,10 +222,10 @@ TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says
   auto sent        = PerReplica<std::size_t>(copies.size());
   auto allocated   = PerReplica<int>(copies.size());
   make_steps(live, copies, sent, allocated);
-  auto mirrored      = Live{MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, Counting<LocalTransport>{}};
-  auto whole         = mirrored.create(model, 7);
-  auto none          = PerReplica<std::size_t>(1);
-  auto by_kernels    = PerReplica<int>(1);                                 // of oneDNN's calls
+  auto mirrored   = Live{MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, Counting<LocalTransport>{}};
+  auto whole      = mirrored.create(model, 7);
+  auto none       = PerReplica<std::size_t>(1);
+  auto by_kernels = PerReplica<int>(1);  // of oneDNN's calls
   make_steps(mirrored, whole, none, by_kernels);
 
   auto units_sent = std::size_t{0};
@@ -239,7 +233,8 @@ TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says
     auto const i    = static_cast<std::size_t>(rank);
     auto const of   = [&](std::size_t unit) { return placement::Shard{rank, world}.of(unit).size(); };
     auto const held = 24 * (of(wide) + of(narrow));
-    auto const ends = traffic<RecursiveDoublingAllReduce>(rank, world, plan::header + plan::trailer, sizeof(float)).bytes;
+    auto const ends =
+        traffic<RecursiveDoublingAllReduce>(rank, world, plan::header + plan::trailer, sizeof(float)).bytes;
     auto const report = traffic<RecursiveDoublingAllReduce>(rank, world, copies.size(), sizeof(double)).bytes;
     units_sent += sent[i] - ends - report;
     CHECK(allocated[i] == by_kernels[0]);
@@ -254,6 +249,6 @@ TEMPLATE_TEST_CASE_SIG("memory is as planned, a step sends what its formula says
       CHECK(static_cast<double>(copies[i].arena_bytes()) <=
             0.30 * static_cast<double>(PlanView{model.plan}.arena_bytes(2)));
   }
-  auto const again = zero == Zero::two ? 0 : all - wide - narrow;          // two are still there
-  CHECK(units_sent == (2 * all + again) * sizeof(float) * (copies.size() - 1));            // 3 Psi (P-1), or 2
+  auto const again = zero == Zero::two ? 0 : all - wide - narrow;                // two are still there
+  CHECK(units_sent == (2 * all + again) * sizeof(float) * (copies.size() - 1));  // 3 Psi (P-1), or 2
 }

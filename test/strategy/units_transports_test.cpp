@@ -29,5 +29,6 @@ TEMPLATE_TEST_CASE_SIG("over messages units learn the bits of one replica", "[st
   CHECK(sharded_test::apart(learned(model, two_each, RingAllReduce{}, SharedMemoryTransport{}, data), one) < 1e-5);
   CHECK(sharded_test::apart(learned(model, two_each, DirectAllReduce{}, SharedMemoryTransport{}, data), one) < 1e-5);
   CHECK(sharded_test::apart(learned(model, two_each, RingAllReduce{},
-                                    Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2}, data), one) < 1e-5);
+                                    Layered<LocalTransport, LocalTransport>{.ranks_per_node = 2}, data),
+                            one) < 1e-5);
 }

@@ -39,42 +39,38 @@ class AnyTrainer {
   template <class Make, class Data>
   AnyTrainer(Make const& make, Data data) : AnyTrainer{make, std::move(data), [](auto&) {}} {}
 
-  History     fit(FitOptions const& options, Watch const& watch = {}) { return held_->fit(options, watch); }
-  Scores      evaluate() { return held_->evaluate(); }
+  History fit(FitOptions const& options, Watch const& watch = {}) { return held_->fit(options, watch); }
+  Scores evaluate() { return held_->evaluate(); }
   Predictions predict() { return held_->predict(); }
-  void        save(std::filesystem::path const& file) { held_->save(file); }
-  void        load(std::filesystem::path const& file) { held_->load(file); }
-  void        stop() { held_->stop(); }
+  void save(std::filesystem::path const& file) { held_->save(file); }
+  void load(std::filesystem::path const& file) { held_->load(file); }
+  void stop() { held_->stop(); }
 
  private:
   struct Held {
-    virtual ~Held() = default;
-    virtual History     fit(FitOptions const&, Watch const&)        = 0;
-    virtual Scores      evaluate()                                  = 0;
-    virtual Predictions predict()                                   = 0;
-    virtual void        save(std::filesystem::path const&)          = 0;
-    virtual void        load(std::filesystem::path const&)          = 0;
-    virtual void        stop()                                      = 0;
+    virtual ~Held()                                      = default;
+    virtual History fit(FitOptions const&, Watch const&) = 0;
+    virtual Scores evaluate()                            = 0;
+    virtual Predictions predict()                        = 0;
+    virtual void save(std::filesystem::path const&)      = 0;
+    virtual void load(std::filesystem::path const&)      = 0;
+    virtual void stop()                                  = 0;
   };
-  template <class Trainer, class Data>
-  struct Of final : Held {
+  template <class Trainer, class Data> struct Of final : Held {
     Trainer trainer;
     Data data;
 
     Of(auto const& make, Data from) : trainer(make()), data{std::move(from)} {}
 
-    History fit(FitOptions const& options, Watch const& watch) override {
-      return trainer.fit(data, options, watch);
-    }
-    Scores      evaluate() override { return trainer.evaluate(data); }
+    History fit(FitOptions const& options, Watch const& watch) override { return trainer.fit(data, options, watch); }
+    Scores evaluate() override { return trainer.evaluate(data); }
     Predictions predict() override { return trainer.predict(data); }
     void save(std::filesystem::path const& file) override { trainer.save(file); }
     void load(std::filesystem::path const& file) override { trainer.load(file); }
     void stop() override { trainer.stop(); }
   };
 
-  template <class Made, class Begin>
-  AnyTrainer(std::unique_ptr<Made> made, Begin const& begin) {
+  template <class Made, class Begin> AnyTrainer(std::unique_ptr<Made> made, Begin const& begin) {
     begin(made->trainer);
     held_ = std::move(made);
   }
@@ -93,13 +89,13 @@ struct Learned {
 
 /// The largest difference of any number, relative to the largest one of its kind; infinite if there are not as many.
 inline double difference(Learned const& a, Learned const& b) {
-  auto worst          = 0.0;
-  auto const compare  = [&](auto const& x, auto const& y) {
+  auto worst         = 0.0;
+  auto const compare = [&](auto const& x, auto const& y) {
     auto apart = x.size() == y.size() ? 0.0 : std::numeric_limits<double>::infinity(), largest = 1e-30;
     for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
       auto const d = std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i]));
-      apart   = d <= apart ? apart : std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
-      largest = std::max(largest, std::abs(static_cast<double>(y[i])));
+      apart        = d <= apart ? apart : std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+      largest      = std::max(largest, std::abs(static_cast<double>(y[i])));
     }
     worst = std::max(worst, apart / largest);
   };

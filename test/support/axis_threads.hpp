@@ -30,8 +30,12 @@ class AxisThreads {
   AxisThreads(std::string_view name, int size, bool deals_rows = false) {
     for (Rank r = 0; r < size; ++r) peers_.push_back({this, r});
     for (auto& peer : peers_)
-      groups_.push_back({.name = name, .rank = peer.rank, .size = size, .send_and_receive = &exchange, .peers = &peer,
-                         .deals_rows = deals_rows});
+      groups_.push_back({.name             = name,
+                         .rank             = peer.rank,
+                         .size             = size,
+                         .send_and_receive = &exchange,
+                         .peers            = &peer,
+                         .deals_rows       = deals_rows});
   }
   AxisThreads(AxisThreads const&)            = delete;
   AxisThreads& operator=(AxisThreads const&) = delete;
@@ -45,16 +49,12 @@ class AxisThreads {
   }
 
   /// Calls f(group) on a thread for each rank, each of which computes alone. Throws what the first one threw.
-  template <class F>
-  void run(F const& f) {
+  template <class F> void run(F const& f) {
     run_all(f);
     if (failure_) std::rethrow_exception(failure_);
   }
   /// Calls f(group) as run() does. Returns what each rank has thrown, or "".
-  template <class F>
-  std::vector<std::string> errors_of(F const& f) {
-    return run_all(f);
-  }
+  template <class F> std::vector<std::string> errors_of(F const& f) { return run_all(f); }
 
  private:
   struct Peer {
@@ -63,8 +63,7 @@ class AxisThreads {
     std::size_t sent = 0;
   };
 
-  template <class F>
-  std::vector<std::string> run_all(F const& f) {
+  template <class F> std::vector<std::string> run_all(F const& f) {
     auto errors  = std::vector<std::string>(groups_.size());
     auto threads = std::vector<std::thread>{};
     failure_     = nullptr;
@@ -77,7 +76,7 @@ class AxisThreads {
         } catch (std::exception const& error) {
           errors[static_cast<std::size_t>(group.rank)] = error.what();
           fail();
-        } catch (...) {                                                    // e.g. a REQUIRE
+        } catch (...) {  // e.g. a REQUIRE
           errors[static_cast<std::size_t>(group.rank)] = "a failed check";
           fail();
         }
@@ -108,7 +107,8 @@ class AxisThreads {
     if (box.empty()) throw PeerLost{from, "rank " + std::to_string(from) + " of the axis is gone", ""};
     if (box.front().size() != in.size())
       throw BadArgument{"rank " + std::to_string(self.rank) + " waits for " + std::to_string(in.size()) + " bytes of " +
-                            std::to_string(from) + ", which sent " + std::to_string(box.front().size()), ""};
+                            std::to_string(from) + ", which sent " + std::to_string(box.front().size()),
+                        ""};
     std::ranges::copy(box.front(), in.begin());
     box.pop_front();
   }

@@ -22,8 +22,7 @@
 
 namespace chorale::test {
 
-template <class R, class T>
-struct Over {
+template <class R, class T> struct Over {
   static_assert(ReduceAlgorithm<R, T> && ReduceAlgorithm<R, Counting<T>>);
   static_assert(ResumableReduce<R, typename T::endpoint>);
   using reduce    = R;
@@ -31,20 +30,16 @@ struct Over {
 };
 
 /// Every algorithm, over every transport that it can run over. A new policy adds one line.
-using Cases = std::tuple<Over<RingAllReduce, LocalTransport>,
-                         Over<ReduceToOne, LocalTransport>,
-                         Over<TreeAllReduce, LocalTransport>,
-                         Over<DoubleTreeAllReduce, LocalTransport>,
-                         Over<HalvingDoublingAllReduce, LocalTransport>,
-                         Over<RecursiveDoublingAllReduce, LocalTransport>,
-                         Over<PairwiseAllReduce, LocalTransport>,
-                         Over<DirectAllReduce, LocalTransport>>;
+using Cases =
+    std::tuple<Over<RingAllReduce, LocalTransport>, Over<ReduceToOne, LocalTransport>,
+               Over<TreeAllReduce, LocalTransport>, Over<DoubleTreeAllReduce, LocalTransport>,
+               Over<HalvingDoublingAllReduce, LocalTransport>, Over<RecursiveDoublingAllReduce, LocalTransport>,
+               Over<PairwiseAllReduce, LocalTransport>, Over<DirectAllReduce, LocalTransport>>;
 
 // What each algorithm's chapter `order` says, for one element. of[r] is what rank r brings.
 
 /// first, first + stride, ..
-template <class T, class F>
-T in_turn(std::vector<T> const& of, std::size_t first, F combined, std::size_t stride = 1) {
+template <class T, class F> T in_turn(std::vector<T> const& of, std::size_t first, F combined, std::size_t stride = 1) {
   auto result = of[first];
   for (std::size_t k = 1; k < of.size(); ++k) result = combined(result, of[(first + k * stride) % of.size()]);
   return result;
@@ -56,8 +51,7 @@ inline std::size_t chunk_of(std::size_t i, std::size_t n, int chunks) {
   return static_cast<std::size_t>(chunk);
 }
 
-template <class T, class F>
-T in_tree(std::vector<T> const& of, std::size_t rank, F combined) {
+template <class T, class F> T in_tree(std::vector<T> const& of, std::size_t rank, F combined) {
   auto result = of[rank];
   for (std::size_t child = 2 * rank + 1; child <= 2 * rank + 2 && child < of.size(); ++child)
     result = combined(result, in_tree(of, child, combined));
@@ -65,8 +59,7 @@ T in_tree(std::vector<T> const& of, std::size_t rank, F combined) {
 }
 
 /// The extra ranks folded into their neighbours: as many as the next power of two below.
-template <class T, class F>
-std::vector<T> core_of(std::vector<T> const& of, F combined) {
+template <class T, class F> std::vector<T> core_of(std::vector<T> const& of, F combined) {
   auto const extra = of.size() - std::bit_floor(of.size());
   auto core        = std::vector<T>{};
   for (std::size_t rank = 0; rank < of.size(); rank += rank < 2 * extra ? 2 : 1)
@@ -74,15 +67,13 @@ std::vector<T> core_of(std::vector<T> const& of, F combined) {
   return core;
 }
 
-template <class T, class F>
-T neighbours_first(std::vector<T> core, F combined) {
+template <class T, class F> T neighbours_first(std::vector<T> core, F combined) {
   for (; core.size() > 1; core.resize(core.size() / 2))
     for (std::size_t i = 0; i < core.size() / 2; ++i) core[i] = combined(core[2 * i], core[2 * i + 1]);
   return core[0];
 }
 
-template <class T, class F>
-T halves_first(std::vector<T> core, F combined) {
+template <class T, class F> T halves_first(std::vector<T> core, F combined) {
   for (; core.size() > 1; core.resize(core.size() / 2))
     for (std::size_t i = 0; i < core.size() / 2; ++i) core[i] = combined(core[i], core[i + core.size() / 2]);
   return core[0];
@@ -111,8 +102,7 @@ T in_documented_order(std::vector<T> of, std::size_t i, std::size_t n, F combine
 }
 
 /// all[r] is what rank r brings.
-template <class R, class T>
-std::vector<T> reference_of(std::vector<std::vector<T>> const& all, Op op) {
+template <class R, class T> std::vector<T> reference_of(std::vector<std::vector<T>> const& all, Op op) {
   auto const n = all[0].size();
   auto result  = std::vector<T>(n);
   auto of      = std::vector<T>(all.size());
@@ -126,8 +116,7 @@ std::vector<T> reference_of(std::vector<std::vector<T>> const& all, Op op) {
 }
 
 /// Of values_of().
-template <class R>
-std::vector<float> reference(int ranks, std::size_t n, Op op) {
+template <class R> std::vector<float> reference(int ranks, std::size_t n, Op op) {
   auto all = std::vector<std::vector<float>>{};
   for (Rank rank = 0; rank < ranks; ++rank) all.push_back(values_of(rank, n));
   return reference_of<R>(all, op);

@@ -10,7 +10,7 @@
 namespace chorale::test {
 
 /// Calls of operator new in this thread so far.
-inline thread_local int allocations = 0;
+inline thread_local int allocations                = 0;
 /// The most bytes of one call since it was set to 0.
 inline thread_local std::size_t largest_allocation = 0;
 

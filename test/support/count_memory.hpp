@@ -18,8 +18,8 @@
 namespace chorale::test {
 
 struct Memory {
-  std::atomic<std::size_t> block_bytes{0};                                 // of aligned_alloc, which Cpu::block calls
-  std::atomic<long> blocks{0}, ours{0}, onednn{0};                         // calls; of operator new: ours and oneDNN's
+  std::atomic<std::size_t> block_bytes{0};          // of aligned_alloc, which Cpu::block calls
+  std::atomic<long> blocks{0}, ours{0}, onednn{0};  // calls; of operator new: ours and oneDNN's
 };
 inline Memory memory;
 
@@ -48,8 +48,7 @@ struct Held {
 inline Held held;
 
 /// The most bytes that f() held at once, of operator new, beyond what was held before.
-template <class F>
-std::size_t most_held_by(F&& f) {
+template <class F> std::size_t most_held_by(F&& f) {
   struct On {
     On() { held.now = 0, held.most = 0, held.on = true; }
     ~On() { held.on = false; }
@@ -64,16 +63,18 @@ struct Code {
 
   static Code of_onednn() {
     auto code = Code{};
-    dl_iterate_phdr([](dl_phdr_info* info, std::size_t, void* to) {
-      if (std::strstr(info->dlpi_name, "libdnnl") == nullptr) return 0;
-      for (int i = 0; i < info->dlpi_phnum; ++i) {
-        auto const& part = info->dlpi_phdr[i];
-        if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
-        auto const first        = info->dlpi_addr + part.p_vaddr;
-        *static_cast<Code*>(to) = {first, first + part.p_memsz};
-      }
-      return 1;
-    }, &code);
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* to) {
+          if (std::strstr(info->dlpi_name, "libdnnl") == nullptr) return 0;
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            auto const& part = info->dlpi_phdr[i];
+            if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
+            auto const first        = info->dlpi_addr + part.p_vaddr;
+            *static_cast<Code*>(to) = {first, first + part.p_memsz};
+          }
+          return 1;
+        },
+        &code);
     return code;
   }
 };

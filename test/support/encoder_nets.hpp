@@ -16,8 +16,7 @@ using example::names_of_bert;
 using example::SentenceEncoder;
 
 /// A block of a vision transformer, with normalization before each half.
-template <int Width, int Heads, int Wider>
-struct VisionBlock {
+template <int Width, int Heads, int Wider> struct VisionBlock {
   nn::LayerNorm norm, norm_2;
   nn::Dense<3 * Width> queries_keys_values;
   nn::Dense<Wider> wide;

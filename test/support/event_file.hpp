@@ -33,8 +33,7 @@ class Cursor {
     left_.remove_prefix(n);
     return head;
   }
-  template <class T>
-  T number() {
+  template <class T> T number() {
     auto value = T{0};
     auto i     = 0;
     for (auto const c : take(sizeof(T)))
@@ -59,8 +58,8 @@ class Cursor {
 struct Message {
   struct Field {
     unsigned wire;
-    std::uint64_t value;                                   // of wire 0, 1 and 5
-    std::string_view bytes;                                // of wire 2
+    std::uint64_t value;     // of wire 0, 1 and 5
+    std::string_view bytes;  // of wire 2
   };
   std::multimap<unsigned, Field> fields;
 
@@ -125,7 +124,7 @@ struct TensorBoardEvent {
   double wall_time   = 0;
   std::uint64_t step = 0;
   std::string version;
-  std::uint64_t session = 0;                               // 1: START
+  std::uint64_t session = 0;  // 1: START
   std::vector<Value> values;
 };
 
@@ -142,12 +141,12 @@ inline Value value_of(std::string_view bytes) {
   }
   if (auto const field = message.take(5, 2)) {
     auto histogram  = Message{field->bytes};
-    value.histogram = Histogram{histogram.need_double(1), histogram.need_double(2),  histogram.need_double(3),
-                                histogram.need_double(4), histogram.need_double(5),  histogram.need_doubles(6),
+    value.histogram = Histogram{histogram.need_double(1), histogram.need_double(2), histogram.need_double(3),
+                                histogram.need_double(4), histogram.need_double(5), histogram.need_doubles(6),
                                 histogram.need_doubles(7)};
     histogram.done();
   }
-  if (auto const field = message.take(8, 2)) {             // version 2 of a scalar: a tensor without dimensions
+  if (auto const field = message.take(8, 2)) {  // version 2 of a scalar: a tensor without dimensions
     auto tensor = Message{field->bytes};
     if (tensor.need(1, 0).value != 1 || !tensor.need(2, 2).bytes.empty()) throw Bad{"not a single float"};
     value.scalar = std::bit_cast<float>(Cursor{tensor.need(5, 2).bytes}.number<std::uint32_t>());
@@ -157,7 +156,7 @@ inline Value value_of(std::string_view bytes) {
     auto metadata = Message{field->bytes};
     auto plugin   = Message{metadata.need(1, 2).bytes};
     value.plugin  = plugin.need(1, 2).bytes;
-    metadata.take(4, 0);                                   // data_class
+    metadata.take(4, 0);  // data_class
     metadata.done();
     plugin.done();
   }
@@ -166,8 +165,8 @@ inline Value value_of(std::string_view bytes) {
 }
 
 inline TensorBoardEvent event_of(std::string_view bytes) {
-  auto message    = Message{bytes};
-  auto event      = TensorBoardEvent{.wall_time = message.need_double(1)};
+  auto message = Message{bytes};
+  auto event   = TensorBoardEvent{.wall_time = message.need_double(1)};
   if (auto const step = message.take(2, 0)) event.step = step->value;
   if (auto const version = message.take(3, 2)) event.version = version->bytes;
   if (auto const session = message.take(7, 2)) event.session = Message{session->bytes}.need(1, 0).value;
@@ -186,7 +185,7 @@ inline std::vector<TensorBoardEvent> events_of(std::string_view file) {
     return bytes;
   };
   for (auto at = Cursor{file}; !at.at_end();) {
-    auto const length = at.take(8);                        // before its checksum: arguments have no order
+    auto const length = at.take(8);  // before its checksum: arguments have no order
     checked(length, at.number<std::uint32_t>());
     auto const bytes = at.take(Cursor{length}.number<std::uint64_t>());
     events.push_back(event_of(checked(bytes, at.number<std::uint32_t>())));

@@ -15,7 +15,7 @@ class FullDisk {
     ::getrlimit(RLIMIT_FSIZE, &before_);
     auto const small = rlimit{bytes, before_.rlim_max};
     if (::setrlimit(RLIMIT_FSIZE, &small) != 0) throw std::runtime_error{"no limit of files"};
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);                              // so that write() says EFBIG
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);  // so that write() says EFBIG
   }
   ~FullDisk() {
     ::setrlimit(RLIMIT_FSIZE, &before_);

@@ -13,16 +13,14 @@ namespace chorale::test::graph_nets {
 struct Tokens : Field<int, 5> {};
 struct Next : Field<int, 5> {};
 
-template <int Width, int Heads>
-struct Attention {
+template <int Width, int Heads> struct Attention {
   nn::Dense<3 * Width> qkv;
   nn::Dense<Width> out;
 
   constexpr auto operator()(auto x) const { return out(nn::CausalHeads<Heads>{}(qkv(x))); }
 };
 
-template <int Width, int Heads>
-struct TransformerBlock {
+template <int Width, int Heads> struct TransformerBlock {
   nn::LayerNorm before_attention, before_mlp;
   Attention<Width, Heads> attention;
   nn::Dense<4 * Width> widen;

@@ -13,7 +13,7 @@
 namespace chorale::test {
 
 inline void set_limit(int which, rlim_t value) {
-  auto limit     = rlimit{};
+  auto limit = rlimit{};
   ::getrlimit(static_cast<__rlimit_resource>(which), &limit);
   limit.rlim_cur = value;
   if (::setrlimit(static_cast<__rlimit_resource>(which), &limit) != 0) throw Error{"a limit cannot be set"};
@@ -27,7 +27,7 @@ inline rlim_t address_space() {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool opens_pipes = true, has_shadow = true;               // with UBSan, to look at objects
+inline constexpr bool opens_pipes = true, has_shadow = true;  // with UBSan, to look at objects
 #elif defined(__SANITIZE_THREAD__)
 inline constexpr bool opens_pipes = false, has_shadow = true;
 #else

@@ -19,9 +19,9 @@ namespace chorale::test {
 /// What a rank had when its body returned or threw.
 struct RankResult {
   std::vector<float> x;
-  Cost cost;                                                          // messages and bytes, when the transport counts
-  std::string error;                                                  // what it threw; empty when it returned
-  Rank lost     = -1;                                                 // whom the PeerLost names, if it was one
+  Cost cost;           // messages and bytes, when the transport counts
+  std::string error;   // what it threw; empty when it returned
+  Rank lost     = -1;  // whom the PeerLost names, if it was one
   bool was_lost = false;
 };
 
@@ -54,9 +54,7 @@ std::vector<RankResult> on_ranks(int ranks, std::size_t n, Body body, T const& t
           result.error    = lost.what();
           result.lost     = lost.rank();
           result.was_lost = true;
-        } catch (std::exception const& error) {
-          result.error = error.what();
-        }
+        } catch (std::exception const& error) { result.error = error.what(); }
         if (!result.error.empty()) fail(at, result.error);
         if constexpr (requires { at.sent(); }) result.cost = {at.sent().messages, at.sent().bytes};
       });
@@ -71,8 +69,7 @@ inline bool same_bits(Span<float const> a, Span<float const> b) {
 }
 
 /// What an all-reduce of values_of() gives when element i is combined in the order of ranks first(i), first(i) + 1, ..
-template <class First>
-std::vector<float> serial_reference(int ranks, std::size_t n, Op op, First first) {
+template <class First> std::vector<float> serial_reference(int ranks, std::size_t n, Op op, First first) {
   auto all = std::vector<std::vector<float>>{};
   for (Rank rank = 0; rank < ranks; ++rank) all.push_back(values_of(rank, n));
   auto sum = std::vector<float>(n);

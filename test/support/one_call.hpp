@@ -21,12 +21,9 @@
 namespace chorale::test {
 
 /// One call of a layer of two functions, without a network around it: its inputs, outputs and variables are vectors.
-template <class L, class... In>
-class OneCall {
-  template <class Out>
-  struct At;
-  template <class... Out>
-  struct At<nn::detail::List<Out...>> {
+template <class L, class... In> class OneCall {
+  template <class Out> struct At;
+  template <class... Out> struct At<nn::detail::List<Out...>> {
     using where   = nn::Place<L, nn::detail::List<In...>, nn::detail::List<Out...>>;
     using outputs = std::array<std::vector<float>, sizeof...(Out)>;
     static constexpr std::array<std::size_t, sizeof...(Out)> sizes{Out::size...};
@@ -50,9 +47,9 @@ class OneCall {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       v[i].resize(specs[i].size());
       if (nn::graph::gives_rows<L> || specs[i].by_rows)
-        rows_of[i].emplace(i, static_cast<std::size_t>(specs[i].dims[0]), specs[i].size() / static_cast<std::size_t>(specs[i].dims[0]));
-      else
-        dv[i].resize(specs[i].size());
+        rows_of[i].emplace(i, static_cast<std::size_t>(specs[i].dims[0]),
+                           specs[i].size() / static_cast<std::size_t>(specs[i].dims[0]));
+      else dv[i].resize(specs[i].size());
     }
   }
 
@@ -65,7 +62,8 @@ class OneCall {
     at_.rows = rows;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       ((std::get<I>(at_.in) = Span<typename In::type const>{std::get<I>(x_)}), ...);
-      ((dx[I].assign(std::is_same_v<typename In::type, float> ? std::get<I>(x_).size() : 0, 0.0F), at_.d_in[I] = dx[I]), ...);
+      ((dx[I].assign(std::is_same_v<typename In::type, float> ? std::get<I>(x_).size() : 0, 0.0F), at_.d_in[I] = dx[I]),
+       ...);
       ((at_.ragged[I] = In::is_ragged ? ragged(I) : nullptr), ...);
     }(std::index_sequence_for<In...>{});
     for (std::size_t o = 0; o < y.size(); ++o) {
@@ -77,8 +75,8 @@ class OneCall {
   }
   void forward(AxisGroups axes = {}, std::string (*field)() = nullptr) {
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      at_.v[i]  = v[i];
-      at_.dv[i] = dv[i];
+      at_.v[i]       = v[i];
+      at_.dv[i]      = dv[i];
       at_.rows_of[i] = rows_of[i] ? &*rows_of[i] : nullptr;
     }
     at_.axes     = axes;
@@ -110,7 +108,8 @@ class OneCall {
     auto& all = ragged_[i];
     starts_[i].clear();
     all.positions = 0;
-    for (auto const n : lengths_[i]) starts_[i].push_back(std::exchange(all.positions, all.positions + static_cast<std::size_t>(n)));
+    for (auto const n : lengths_[i])
+      starts_[i].push_back(std::exchange(all.positions, all.positions + static_cast<std::size_t>(n)));
     all.lengths = lengths_[i];
     all.starts  = starts_[i];
     return &all;

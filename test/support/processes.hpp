@@ -41,8 +41,7 @@ class Voice {
 class Processes {
  public:
   /// body(rank, voice) is what each does. What it throws becomes its last line; exit_code() then is its exit code.
-  template <class Body>
-  Processes(int n, Body body, unsigned seconds = 120) {
+  template <class Body> Processes(int n, Body body, unsigned seconds = 120) {
     for (int rank = 0; rank < n; ++rank) {
       int ends[2];
       if (::pipe(ends) != 0) throw Error{"no pipe for a test's process"};
@@ -110,13 +109,12 @@ class Processes {
   struct Child {
     ::pid_t pid;
     int pipe;
-    std::string text;                                                      // read, and not yet a line() of a test
+    std::string text;  // read, and not yet a line() of a test
   };
 
   Child& of(int rank) { return children_[static_cast<std::size_t>(rank)]; }
 
-  template <class Body>
-  [[noreturn]] static void live(int rank, Body& body, Voice voice, unsigned seconds) {
+  template <class Body> [[noreturn]] static void live(int rank, Body& body, Voice voice, unsigned seconds) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::alarm(seconds);
     try {

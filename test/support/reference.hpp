@@ -21,8 +21,9 @@ inline Batches<int> some(std::size_t batches = 3) {
 
 /// 20 batches, most of which divide by no number of replicas; with 2 replicas and more some shares are empty.
 inline Batches<int> uneven() {
-  auto const sizes = std::vector<std::size_t>{16, 13, 16, 3, 14, 15, 16, 1, 16, 17, 16, 29, 16, 2, 30, 15, 16, 5, 16, 7};
-  auto rows        = std::size_t{0};
+  auto const sizes =
+      std::vector<std::size_t>{16, 13, 16, 3, 14, 15, 16, 1, 16, 17, 16, 29, 16, 2, 30, 15, 16, 5, 16, 7};
+  auto rows = std::size_t{0};
   for (auto const n : sizes) rows += n;
   return {batch<int>(rows, 64, 1), sizes};
 }
@@ -39,8 +40,7 @@ auto learner_under(S strategy, R reduce = {}, T transport = {}) {
 }
 
 /// The values of all variables of the first local replica, or of all shards.
-template <class Trainer>
-std::vector<float> values_of(Trainer& trainer) {
+template <class Trainer> std::vector<float> values_of(Trainer& trainer) {
   auto const body = trainer.variables().body();
   return {body.begin(), body.end()};
 }

@@ -38,8 +38,7 @@ struct LeNet : nn::Graph<Image> {
 };
 
 /// A residual network with batch normalization.
-template <template <class...> class Norm>
-struct Residual : nn::Graph<Image> {
+template <template <class...> class Norm> struct Residual : nn::Graph<Image> {
   nn::Conv2D<8, 3, nn::Same, nn::NoBias> first, a, b, shortcut;
   Norm<> norm, norm_a, norm_b;
   nn::Dense<3> kind;
@@ -128,8 +127,7 @@ struct Critic : nn::Graph<nn::Differentiable<Picture>> {
 };
 
 /// The loss that a network of these learns by.
-template <class Net>
-constexpr auto loss_of() {
+template <class Net> constexpr auto loss_of() {
   if constexpr (std::is_same_v<Net, Tickets>)
     return nn::of<Priority>(loss::MeanSquaredError{}) + 0.2F * nn::of<Kind>(loss::SparseCrossEntropy{});
   else if constexpr (std::is_same_v<Net, Dlrm> || std::is_same_v<Net, Critic>) return loss::BinaryCrossEntropy{};
@@ -137,8 +135,7 @@ constexpr auto loss_of() {
   else return loss::SparseCrossEntropy{};
 }
 
-template <class Net, class Optimizer>
-auto model_of(Optimizer optimizer) {
+template <class Net, class Optimizer> auto model_of(Optimizer optimizer) {
   return nn::compile<Net>(loss_of<Net>(), optimizer);
 }
 

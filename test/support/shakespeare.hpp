@@ -18,7 +18,8 @@ inline std::optional<std::filesystem::path> shakespeare_or_skip(std::string cons
   if (auto const* named = std::getenv("CHORALE_SHAKESPEARE"); named != nullptr && *named != '\0') return named;
   auto here = std::filesystem::current_path(code);
   for (int level = 0; level < 8; ++level, here = here.parent_path())
-    if (auto const file = here / "../shared/data/tinyshakespeare/input.txt"; std::filesystem::is_regular_file(file, code))
+    if (auto const file = here / "../shared/data/tinyshakespeare/input.txt";
+        std::filesystem::is_regular_file(file, code))
       return file;
   std::printf("SKIPPED: %s: no tiny Shakespeare\n", test.c_str());
   return {};

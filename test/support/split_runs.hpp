@@ -22,9 +22,9 @@ namespace chorale::test {
 /// What some steps ended with: whole variables, the whole gradients of the first step, losses, and bytes sent by rank 0.
 struct SplitRun {
   std::vector<std::vector<float>> variables, gradients;
-  std::vector<float> losses, outputs;                                      // outputs: of all ranks, before the first step
-  std::size_t sent = 0;                                                    // in the first step
-  bool alike       = true;                                                 // variables that are not split, on all ranks
+  std::vector<float> losses, outputs;  // outputs: of all ranks, before the first step
+  std::size_t sent = 0;                // in the first step
+  bool alike       = true;             // variables that are not split, on all ranks
 };
 
 /// Trains on ranks of an axis for so many steps on one batch.
@@ -34,7 +34,7 @@ SplitRun train_split(Model const& model, char const* axis, int ranks, Batch cons
   auto run     = SplitRun{};
   auto const n = Model::plan.variables.size();
   run.variables.resize(n), run.gradients.resize(n);
-  auto parts   = std::vector<SplitRun>(static_cast<std::size_t>(ranks), run);
+  auto parts = std::vector<SplitRun>(static_cast<std::size_t>(ranks), run);
   group.run([&](AxisGroup const& at) {
     auto& mine      = parts[static_cast<std::size_t>(at.rank)];
     auto copy       = model.instantiate(Cpu::logical(1)[0], Seed{5});
@@ -42,7 +42,7 @@ SplitRun train_split(Model const& model, char const* axis, int ranks, Batch cons
     copy.join(axes);
     auto const outputs = copy.predict(batch);
     mine.outputs.assign(outputs.begin(), outputs.end());
-    auto const before  = group.sent(at.rank);
+    auto const before = group.sent(at.rank);
     for (int s = 0; s < steps; ++s) {
       mine.losses.push_back(copy.value_and_gradient(batch, 0, LooksAtEnd{}).value);
       auto gradients = copy.gradients();

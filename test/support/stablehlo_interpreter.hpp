@@ -45,8 +45,7 @@ class Interpreter {
         for (auto const x : program.operations()[i].in) needed[at(x)] = true;
     for (std::size_t r = 0; r < values_.size(); ++r) {
       expect(parameters[r].size() == program.parameters().size(), "a value for each parameter");
-      for (std::size_t i = 0; i < parameters[r].size(); ++i)
-        values_[r][at(program.parameters()[i])] = parameters[r][i];
+      for (std::size_t i = 0; i < parameters[r].size(); ++i) values_[r][at(program.parameters()[i])] = parameters[r][i];
     }
     for (std::size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) evaluate(static_cast<int>(i));
@@ -74,7 +73,7 @@ class Interpreter {
   void together(Operation const& o, std::size_t r, Numbers& y) const {
     if (o.kind == Kind::replica_id) y[0] = static_cast<double>(r);
     if (o.kind == Kind::replica_id) return;
-    auto first = std::size_t{0};                                           // of this replica's numbers among all
+    auto first = std::size_t{0};  // of this replica's numbers among all
     for (auto const& values : values_) {
       auto const& x = values[at(o.in[0])];
       if (o.kind == Kind::all_gather) {
@@ -88,9 +87,9 @@ class Interpreter {
   }
 
   void alone(Operation const& o, std::vector<Numbers> const& values, Numbers& y) const {
-    auto const in   = [&](std::size_t i) -> Numbers const& { return values[at(o.in[i])]; };
-    auto const dims = [&](std::size_t i) -> Dims const& { return program_.at(o.in[i]).dims; };
-    auto const& l   = o.lists;
+    auto const in    = [&](std::size_t i) -> Numbers const& { return values[at(o.in[i])]; };
+    auto const dims  = [&](std::size_t i) -> Dims const& { return program_.at(o.in[i]).dims; };
+    auto const& l    = o.lists;
     // y at each place is x at the place that f computes from it.
     auto const moves = [&](auto&& f) {
       auto const step = strides(dims(0));
@@ -176,7 +175,7 @@ class Interpreter {
           auto chosen      = first;
           each(l[0], [&](Dims const& inside, std::size_t) {
             auto const other = within(place, inside, l[1], dims(0));
-            if (!(in(0)[chosen] >= in(0)[other])) chosen = other;          // of equal ones the first
+            if (!(in(0)[chosen] >= in(0)[other])) chosen = other;  // of equal ones the first
           });
           y[chosen] += in(1)[i];
         });
@@ -195,15 +194,13 @@ class Interpreter {
         auto const width = at(o.dims.back());
         y                = in(0);
         for (std::size_t i = 0; i < in(1).size(); ++i)
-          if (auto const id = in(1)[i]; id >= 0 && id < static_cast<double>(o.dims[0]))    // outside: nothing
+          if (auto const id = in(1)[i]; id >= 0 && id < static_cast<double>(o.dims[0]))  // outside: nothing
             for (std::size_t j = 0; j < width; ++j) y[static_cast<std::size_t>(id) * width + j] += in(2)[i * width + j];
         break;
       }
       default:
         for (std::size_t i = 0; i < y.size(); ++i)
-          y[i] = o.in.size() == 2
-                     ? binary(o.kind, o.element, in(0)[i], in(1)[i])
-                     : unary(o.kind, o.element, in(0)[i]);
+          y[i] = o.in.size() == 2 ? binary(o.kind, o.element, in(0)[i], in(1)[i]) : unary(o.kind, o.element, in(0)[i]);
     }
   }
 
@@ -243,14 +240,14 @@ class Interpreter {
   static void dot(Operation const& o, Numbers const& a, Dims const& a_dims, Numbers const& b, Dims const& b_dims,
                   Numbers& y) {
     auto const a_step = strides(a_dims), b_step = strides(b_dims);
-    auto summed       = Dims{};
+    auto summed = Dims{};
     for (auto const d : o.lists[2]) summed.push_back(a_dims[at(d)]);
-    auto free         = std::array<std::vector<std::size_t>, 2>{};
+    auto free = std::array<std::vector<std::size_t>, 2>{};
     for (std::size_t side = 0; side < 2; ++side)
       for (std::size_t d = 0; d < (side == 0 ? a_dims : b_dims).size(); ++d) {
         if (!has(o.lists[side], d) && !has(o.lists[2 + side], d)) free[side].push_back(d);
       }
-    auto froms = std::vector<std::array<std::size_t, 2>>{};                // where the factors of a sum lie
+    auto froms = std::vector<std::array<std::size_t, 2>>{};  // where the factors of a sum lie
     each(summed, [&](Dims const& inside, std::size_t) {
       auto from = std::array<std::int64_t, 2>{};
       for (std::size_t i = 0; i < summed.size(); ++i)
@@ -305,7 +302,7 @@ class Interpreter {
     };
     each(o.dims, [&](Dims const& place, std::size_t number) {
       auto const f     = place[py[1]];
-      auto const first = f / (filters / how.groups) * channels;              // channel of its group
+      auto const first = f / (filters / how.groups) * channels;  // channel of its group
       auto const row   = f / (filters / batch_groups) * o.dims[py[0]] + place[py[0]];
       for (std::int64_t h = 0; h < k_dims[pk[2]]; ++h) {
         auto const from_h = pixel(0, place[py[2]], h);
@@ -323,7 +320,7 @@ class Interpreter {
   }
 
   Program const& program_;
-  std::vector<std::vector<Numbers>> values_;                               // [replica][id]
+  std::vector<std::vector<Numbers>> values_;  // [replica][id]
 };
 
 }  // namespace hlo

@@ -38,8 +38,7 @@ inline Dims strides(Dims const& dims) {
   return made;
 }
 /// Calls f(place, number) for each element.
-template <class F>
-void each(Dims const& dims, F&& f) {
+template <class F> void each(Dims const& dims, F&& f) {
   auto place   = Dims(dims.size(), 0);
   auto const n = count(dims);
   for (std::int64_t number = 0; number < n; ++number) {
@@ -104,7 +103,7 @@ inline double whole(Kind kind, Element e, double a, double b) {
     case Kind::add: return e == Element::i1 ? x | y : x + y;
     case Kind::subtract: return x - y;
     case Kind::multiply: return x * y;
-    case Kind::divide: return b == 0 ? -1 : std::trunc(a / b);             // quotients of 32 bits are exact in double
+    case Kind::divide: return b == 0 ? -1 : std::trunc(a / b);  // quotients of 32 bits are exact in double
     case Kind::remainder: return b == 0 ? a : std::fmod(a, b);
     case Kind::power: return std::pow(a, b);
     case Kind::and_: return x & y;
@@ -141,7 +140,7 @@ inline bool holds(std::string_view word, double a, double b) {
 inline double converted(double x, Element from, Element to) {
   if (!is_float(from) && to == Element::f32) return static_cast<float>(x);
   if (!is_float(from) || is_float(to) || to == Element::i1) return x;
-  if (std::isnan(x)) return 0;                                             // of floats to integers, the nearest one
+  if (std::isnan(x)) return 0;  // of floats to integers, the nearest one
   return to == Element::u32 ? std::clamp(std::trunc(x), 0.0, 4294967295.0)
                             : std::clamp(std::trunc(x), -2147483648.0, 2147483647.0);
 }

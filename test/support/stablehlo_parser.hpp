@@ -79,7 +79,7 @@ class Parsed {
   std::vector<Value> results{};
 
  private:
-  static constexpr bool is_each(Kind kind) {                               // element by element
+  static constexpr bool is_each(Kind kind) {  // element by element
     return kind >= Kind::add && kind <= Kind::exponential_minus_one;
   }
 
@@ -99,7 +99,7 @@ class Parsed {
     auto const x      = inner.rfind('x');
     made.element      = element_of(inner.substr(x == inner.npos ? 0 : x + 1));
     if (x != inner.npos) made.dims = whole_numbers(inner.substr(0, x));
-    auto const end    = std::min({body.find(" : "), body.find("<{"), body.find("({")});
+    auto const end = std::min({body.find(" : "), body.find("<{"), body.find("({")});
     for (auto const& operand : names(body.substr(0, end))) made.in.push_back(named_.at(operand).id);
     read_options(made, body);
     check(made, body);
@@ -151,7 +151,7 @@ class Parsed {
       case Kind::pad: list("low = ["), list("high = ["), list("interior = ["); break;
       case Kind::compare: word(between(s, "compare ", ",")); break;
       case Kind::reduce:
-        o.in.resize(1);                                                    // the other is the neutral number
+        o.in.resize(1);  // the other is the neutral number
         word(between(s, "applies stablehlo.", " "));
         list("dimensions = [");
         break;
@@ -192,8 +192,7 @@ class Parsed {
       auto const& in = program.at(x);
       if (is_each(o.kind)) expect(in.dims == o.dims && in.element == o.element, what());
       if (o.kind == Kind::reshape) expect(count(in.dims) == count(o.dims), what());
-      if (o.kind == Kind::dot || o.kind == Kind::convolution)
-        expect(in.element == program.at(o.in[0]).element, what());
+      if (o.kind == Kind::dot || o.kind == Kind::convolution) expect(in.element == program.at(o.in[0]).element, what());
     }
   }
 
@@ -207,7 +206,7 @@ class Parsed {
   }
 
   std::map<std::string, Value> named_;
-  std::set<std::string> words_;                                            // that operations have views of
+  std::set<std::string> words_;  // that operations have views of
 };
 
 }  // namespace chorale::test::hlo

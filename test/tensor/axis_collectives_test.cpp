@@ -61,7 +61,7 @@ TEST_CASE("sums over an axis are those of one tree, to the bit, on all ranks", "
 }
 
 TEST_CASE("a reduction takes another function than the sum", "[tensor][axis]") {
-  auto group = test::AxisThreads{"tensor", 3};
+  auto group   = test::AxisThreads{"tensor", 3};
   auto largest = std::vector<std::vector<float>>(3);
   group.run([&](AxisGroup const& at) {
     auto x       = std::vector<float>{static_cast<float>(at.rank), static_cast<float>(-at.rank)};
@@ -84,10 +84,11 @@ TEST_CASE("pieces come to all ranks, to each rank and around the ring", "[tensor
     along::all_gather(at, Span<float const>{x}.subspan(of.begin, of.size()), Span<float>{all});
     auto is_good = all == x;
 
-    auto to = std::vector<std::size_t>{}, from = to;                       // rank r sends rank s r + 2 s ids: 100 r + s
+    auto to = std::vector<std::size_t>{}, from = to;  // rank r sends rank s r + 2 s ids: 100 r + s
     auto out = std::vector<int>{}, wanted = out;
     for (Rank r = 0; r < ranks; ++r) {
-      to.push_back(static_cast<std::size_t>(at.rank + 2 * r)), from.push_back(static_cast<std::size_t>(r + 2 * at.rank));
+      to.push_back(static_cast<std::size_t>(at.rank + 2 * r)),
+          from.push_back(static_cast<std::size_t>(r + 2 * at.rank));
       out.insert(out.end(), to.back(), 100 * at.rank + r), wanted.insert(wanted.end(), from.back(), 100 * r + at.rank);
     }
     auto in = std::vector<int>(wanted.size());
@@ -109,7 +110,7 @@ TEST_CASE("a rank sends what the formulas say", "[tensor][axis]") {
   auto const ranks = GENERATE(2, 4);
   auto const n     = std::size_t{4096};
   auto const bytes = n * sizeof(float), most = static_cast<std::size_t>(ranks);
-  auto group       = test::AxisThreads{"tensor", ranks};
+  auto group = test::AxisThreads{"tensor", ranks};
   group.run([&](AxisGroup const& at) {
     auto x = numbers(at.rank, n), scratch = std::vector<float>(along::scratch_for(n, ranks));
     along::all_reduce(at, Span<float>{x}, Span<float>{scratch});

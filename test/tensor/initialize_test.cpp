@@ -60,8 +60,8 @@ TEST_CASE("the parts of a split variable are those of the whole", "[tensor][init
   auto const init   = GENERATE(Init::glorot_uniform, Init::he_normal, Init::unit_forget, Init::zeros, Init::ones);
   auto const blocks = GENERATE(1, 3);
   auto const dim    = GENERATE(0, 1, 2);
-  auto spec  = VariableSpec{.dims = {12, 24, 36}, .rank = 3, .init = init, .fan_in = 5, .fan_out = 7};
-  auto whole = std::vector<float>(spec.size());
+  auto spec         = VariableSpec{.dims = {12, 24, 36}, .rank = 3, .init = init, .fan_in = 5, .fan_out = 7};
+  auto whole        = std::vector<float>(spec.size());
   initialize(whole, spec, Random{Seed{3}, 1});
   for (int const parts : {1, 2, 4}) {
     auto part = spec;
@@ -89,7 +89,10 @@ TEST_CASE("the parts of a split variable are those of the whole", "[tensor][init
 }
 
 TEST_CASE("a split variable cannot begin orthogonal", "[tensor][initialize][axis]") {
-  auto const spec = VariableSpec{.name = "kernel", .dims = {4, 4}, .rank = 2, .init = Init::orthogonal,
+  auto const spec = VariableSpec{.name  = "kernel",
+                                 .dims  = {4, 4},
+                                 .rank  = 2,
+                                 .init  = Init::orthogonal,
                                  .split = {.dim = 1, .parts = 2, .along = "tensor"}};
   auto value      = std::vector<float>(spec.size());
   CHECK_THROWS_WITH(initialize(value, spec, Random{Seed{1}, 0}),

@@ -24,7 +24,7 @@ TEST_CASE("numbers of rows lie where a layout has them, also of one channel in a
       CHECK(places(1, tag::nhwc)(row, pixel) == row * pixels + pixel);
       CHECK(places(1, tag::nChw8c)(row, pixel) == (row * pixels + pixel) * 8);
       for (std::size_t c = 0; c < 3; ++c) {
-        auto const i = pixel * 3 + c;                                      // as (H, W, C)
+        auto const i = pixel * 3 + c;  // as (H, W, C)
         CHECK(places(3, tag::nhwc)(row, i) == row * pixels * 3 + i);
         CHECK(places(3, tag::nchw)(row, i) == (row * 3 + c) * pixels + pixel);
         CHECK(places(3, tag::nChw8c)(row, i) == (row * pixels + pixel) * 8 + c);

@@ -14,7 +14,7 @@
 using namespace chorale;
 
 // The plan is a constexpr value: these hold, or this file does not compile.
-static_assert(tiny::LeNet::plan.parameters == 320 + 346'176 + 650);        // Keras' Total params: 347,146
+static_assert(tiny::LeNet::plan.parameters == 320 + 346'176 + 650);  // Keras' Total params: 347,146
 static_assert(tiny::LeNet::plan.buckets == 2);
 static_assert(tiny::LeNet::plan.bytes_per_step() == tiny::LeNet::plan.elements * 4);
 static_assert(tiny::LeNet::plan.arena_bytes(2) == 4 * tiny::LeNet::plan.bytes_per_step());
@@ -31,7 +31,7 @@ struct Shapes : nn::Sequential<nn::Input<7, 9, 2>, nn::Conv2D<4, 3, nn::Same, nn
 
 static_assert(Twin::plan.hash == tiny::LeNet::plan.hash);
 static_assert(Wider::plan.hash != tiny::LeNet::plan.hash);
-static_assert(Shapes::plan.variables[2].spec.dims[0] == 2 * 2 * 4);      // ceil(7/2) x ceil(9/2) = 4 x 5, halved: 2 x 2
+static_assert(Shapes::plan.variables[2].spec.dims[0] == 2 * 2 * 4);  // ceil(7/2) x ceil(9/2) = 4 x 5, halved: 2 x 2
 
 TEST_CASE("variables have Keras' names, in reading order", "[tensor][plan]") {
   auto names = std::vector<std::string>{};
@@ -68,9 +68,9 @@ TEST_CASE("a plan prints as a table", "[tensor][plan]") {
 }
 
 TEST_CASE("a plan is lines that ranks compare", "[tensor][plan]") {
-  CHECK(lines_of(tiny::LeNet::plan) ==
-        std::vector<std::string>{"conv2d/kernel f32[3,3,1,32]", "conv2d/bias f32[32]", "dense/kernel f32[5408,64]",
-                                 "dense/bias f32[64]", "dense_1/kernel f32[64,10]", "dense_1/bias f32[10]"});
+  CHECK(lines_of(tiny::LeNet::plan) == std::vector<std::string>{"conv2d/kernel f32[3,3,1,32]", "conv2d/bias f32[32]",
+                                                                "dense/kernel f32[5408,64]", "dense/bias f32[64]",
+                                                                "dense_1/kernel f32[64,10]", "dense_1/bias f32[10]"});
 }
 
 TEST_CASE("a Sum forms its mean once, at the end", "[tensor]") {
@@ -80,7 +80,7 @@ TEST_CASE("a Sum forms its mean once, at the end", "[tensor]") {
 }
 
 TEST_CASE("initialisers have the limits and spreads of their papers", "[tensor]") {
-  auto value = std::vector<float>(20'000);
+  auto value        = std::vector<float>(20'000);
   auto const spread = [&](Init init) {
     initialize(value, {"kernel", {100, 200}, 2, init, 100, 200}, Random{1, 0});
     double squares = 0, largest = 0;
@@ -100,8 +100,7 @@ TEST_CASE("initialisers have the limits and spreads of their papers", "[tensor]"
 namespace {
 
 /// The variables of a constexpr plan, as a program lists them that knows them only when it runs.
-template <class Net>
-std::vector<NamedShape> listed() {
+template <class Net> std::vector<NamedShape> listed() {
   auto all = std::vector<NamedShape>{};
   for (auto const& v : Net::plan.variables)
     all.push_back({.name     = std::string{std::string_view{v.name}},

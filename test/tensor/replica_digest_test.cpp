@@ -40,7 +40,7 @@ std::array<float, ReplicaDigest::size> sums_of(std::vector<std::uint64_t> const&
 }  // namespace
 
 TEST_CASE("a flipped bit of any value changes the hash of all", "[tensor][digest]") {
-  for (auto const n : {1U, 63U, 64U, 65U, 200U}) {                         // shorter and longer than what is taken at once
+  for (auto const n : {1U, 63U, 64U, 65U, 200U}) {  // shorter and longer than what is taken at once
     auto const values = values_of(n);
     auto unseen       = 0;
     for (std::size_t i = 0; i < n; ++i)

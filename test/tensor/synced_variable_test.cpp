@@ -18,8 +18,7 @@ using namespace chorale;
 using namespace chorale::test;
 
 // What a replica may do is in the type of its handle.
-template <Sync sync>
-using LocalOf = decltype(std::declval<SyncedVariable<float, sync, Aggregation::sum>&>().local());
+template <Sync sync> using LocalOf = decltype(std::declval<SyncedVariable<float, sync, Aggregation::sum>&>().local());
 static_assert(std::is_same_v<LocalOf<Sync::on_read>, WriteHandle<float>>);
 static_assert(std::is_same_v<LocalOf<Sync::on_write>, ReadHandle<float>>);
 static_assert(std::is_convertible_v<WriteHandle<int>, ReadHandle<int>>);
@@ -28,14 +27,11 @@ static_assert(!std::is_constructible_v<WriteHandle<int>, int const&> && !std::is
 
 namespace {
 
-template <class T, Aggregation aggregation>
-using OnRead = SyncedVariable<T, Sync::on_read, aggregation>;
-template <class T, Aggregation aggregation>
-using OnWrite = SyncedVariable<T, Sync::on_write, aggregation>;
+template <class T, Aggregation aggregation> using OnRead  = SyncedVariable<T, Sync::on_read, aggregation>;
+template <class T, Aggregation aggregation> using OnWrite = SyncedVariable<T, Sync::on_write, aggregation>;
 
 /// Runs body(replica, all_reduce) on each of so many replicas, and returns what each returned.
-template <class Body>
-auto on_replicas(int replicas, Body body) {
+template <class Body> auto on_replicas(int replicas, Body body) {
   using Result     = decltype(body(Rank{}, [](auto) {}));
   auto results     = std::vector<Result>(static_cast<std::size_t>(replicas));
   auto const ended = on_ranks<LocalTransport>(replicas, 0, [&](auto& at, auto&) {
@@ -51,11 +47,11 @@ auto on_replicas(int replicas, Body body) {
 TEST_CASE("an on_read sum is written alone and read together", "[tensor][synced]") {
   auto const replicas = GENERATE(1, 2, 3, 4);
   auto const read     = on_replicas(replicas, [](Rank replica, auto all_reduce) {
-    auto rows = OnRead<std::int64_t, Aggregation::sum>{replica, 1'000'000'000'000'000'001};   // no double is
+    auto rows = OnRead<std::int64_t, Aggregation::sum>{replica, 1'000'000'000'000'000'001};  // no double is
     for (int step = 0; step <= replica; ++step) rows.local().add(10);
     auto const first = rows.read(all_reduce);
     rows.local().add(1);
-    return std::array{first, rows.read(all_reduce)};                      // reading twice does not count twice
+    return std::array{first, rows.read(all_reduce)};  // reading twice does not count twice
   });
   for (auto const& [first, second] : read) {
     CHECK(first == 1'000'000'000'000'000'001 + 10 * replicas * (replicas + 1) / 2);
@@ -64,7 +60,7 @@ TEST_CASE("an on_read sum is written alone and read together", "[tensor][synced]
 }
 
 TEST_CASE("totals of integers and counts stay exact from one number of replicas to another", "[tensor][synced]") {
-  auto const odd = std::int64_t{9'007'199'254'740'993};                     // 2^53 + 1: one division makes it even
+  auto const odd = std::int64_t{9'007'199'254'740'993};  // 2^53 + 1: one division makes it even
   auto rows      = odd;
   auto loss      = Sum<double>{0.1, 3};
   for (int const replicas : {3, 4, 1, 2, 4}) {
@@ -89,28 +85,27 @@ TEST_CASE("an on_read mean is over rows, however they are dealt out", "[tensor][
   auto const means    = on_replicas(replicas, [replicas](Rank replica, auto all_reduce) {
     auto mean = OnRead<double, Aggregation::mean>{replica};
     for (int row = 0; row < 10; ++row)
-      if (row % replicas == replica) mean.local().add({static_cast<double>(row), 1});    // 0 to 4 rows of difference
+      if (row % replicas == replica) mean.local().add({static_cast<double>(row), 1});  // 0 to 4 rows of difference
     return std::pair{mean.read(all_reduce), mean.local().read().count};
   });
-  auto rows = std::int64_t{0};
+  auto rows           = std::int64_t{0};
   for (auto const& [mean, mine] : means) {
     CHECK(mean == 4.5);
     rows += mine;
   }
-  CHECK(rows == 10);                                                       // reading left each with its own
+  CHECK(rows == 10);  // reading left each with its own
 }
 
 TEST_CASE("a mean of no rows is zero", "[tensor][synced]") {
-  for (auto const mean : on_replicas(2, [](Rank replica, auto all_reduce) {
-         return OnRead<float, Aggregation::mean>{replica}.read(all_reduce);
-       }))
+  for (auto const mean : on_replicas(
+           2, [](Rank replica, auto all_reduce) { return OnRead<float, Aggregation::mean>{replica}.read(all_reduce); }))
     CHECK(mean == 0.0F);
 }
 
 TEST_CASE("only the first replica's value is read or written, bit for bit", "[tensor][synced]") {
   auto const value  = GENERATE(0.3F, -0.0F, std::numeric_limits<float>::infinity(), 1e-45F);
   auto const values = on_replicas(3, [value](Rank replica, auto all_reduce) {
-    auto const mine = replica == 0 ? value : std::numeric_limits<float>::quiet_NaN();    // would spoil any sum
+    auto const mine = replica == 0 ? value : std::numeric_limits<float>::quiet_NaN();  // would spoil any sum
     auto read       = OnRead<float, Aggregation::only_first_replica>{replica};
     read.local().assign(mine);
     auto written = OnWrite<float, Aggregation::only_first_replica>{replica, 7.0F};
@@ -132,7 +127,7 @@ TEST_CASE("an on_write variable has the same bits on every replica after each wr
     auto seen = std::vector<float>{};
     for (int step = 0; step < 20; ++step) {
       auto const mine = Random{3, static_cast<std::uint64_t>(replica)}.uniform(static_cast<std::uint64_t>(step));
-      mean.write({mine * static_cast<float>(replica + 1), replica + 1}, all_reduce);     // so many rows of that value
+      mean.write({mine * static_cast<float>(replica + 1), replica + 1}, all_reduce);  // so many rows of that value
       sum.write(mine + sum.local().read() / 8, all_reduce);
       seen.insert(seen.end(), {mean.local().read(), sum.local().read()});
     }

@@ -33,16 +33,17 @@ struct Net : nn::Graph<Title> {
 auto rows(std::function<void(std::size_t row, std::vector<int>& title, std::vector<int>& kind)> spoil = {}) {
   auto x = std::vector<float>(12);
   for (std::size_t r = 0; r < x.size(); ++r) x[r] = static_cast<float>(r);
-  return data::from_tensors(x, x, 1).map<Title, Kind>([spoil](auto const& row, auto& to) {
-    to[Title{}].assign(3, 7);
-    to[Kind{}].assign(1, 2);
-    if (spoil) spoil(static_cast<std::size_t>(row.x[0]), to[Title{}], to[Kind{}]);
-  }).batch(8);
+  return data::from_tensors(x, x, 1)
+      .map<Title, Kind>([spoil](auto const& row, auto& to) {
+        to[Title{}].assign(3, 7);
+        to[Kind{}].assign(1, 2);
+        if (spoil) spoil(static_cast<std::size_t>(row.x[0]), to[Title{}], to[Kind{}]);
+      })
+      .batch(8);
 }
 
 /// Both replicas refuse the data with a sentence, in which no variable changes; then they learn from good data.
-template <class Trainer, class Data>
-void refused(Trainer& trainer, Data const& data, std::string const& sentence) {
+template <class Trainer, class Data> void refused(Trainer& trainer, Data const& data, std::string const& sentence) {
   auto const before = trainer.hashes();
   CHECK_THROWS_WITH(trainer.fit(data, tiny::quietly), Contains(sentence));
   CHECK_THROWS_AS(trainer.fit(data, tiny::quietly), BadArgument);
@@ -59,22 +60,25 @@ auto trainer_of(auto loss) {
 using namespace bad_input_test;
 
 TEST_CASE("ids and labels that are none, and rows that are too wide, are refused in fit", "[trainer][mistakes]") {
-  auto trainer = trainer_of(loss::SparseCrossEntropy{});
+  auto trainer  = trainer_of(loss::SparseCrossEntropy{});
   auto const at = [](std::size_t bad, auto change) {
     return rows([bad, change](std::size_t row, auto& title, auto& kind) {
       if (row == bad) change(title, kind);
     });
   };
-  refused(trainer, at(5, [](auto& title, auto&) { title[1] = 10; }),
-          "has id 10 at position 1 of field bad_input_test::Title, but the nn::Embedding that takes it has 10 rows, 0 to 9");
-  refused(trainer, at(5, [](auto& title, auto&) { title[2] = -1; }), "has id -1 at position 2 of field bad_input_test::Title");
+  refused(
+      trainer, at(5, [](auto& title, auto&) { title[1] = 10; }),
+      "has id 10 at position 1 of field bad_input_test::Title, but the nn::Embedding that takes it has 10 rows, 0 to 9");
+  refused(trainer, at(5, [](auto& title, auto&) { title[2] = -1; }),
+          "has id -1 at position 2 of field bad_input_test::Title");
   refused(trainer, at(2, [](auto&, auto& kind) { kind[0] = 3; }),
           "row 2 of the batch has label 3, but the network has outputs for 0 to 2");
   refused(trainer, at(2, [](auto&, auto& kind) { kind[0] = -7; }), "row 2 of the batch has label -7");
   refused(trainer, at(6, [](auto& title, auto&) { title.push_back(1); }),
           "row 6: field bad_input_test::Title has 4 numbers, but 3 are needed.");
-  refused(trainer, at(6, [](auto&, auto& kind) { kind.clear(); }), "field bad_input_test::Kind has 0 numbers, but 1 are");
-  CHECK(trainer.fit(rows(), tiny::quietly).back().steps == 2);             // and goes on
+  refused(trainer, at(6, [](auto&, auto& kind) { kind.clear(); }),
+          "field bad_input_test::Kind has 0 numbers, but 1 are");
+  CHECK(trainer.fit(rows(), tiny::quietly).back().steps == 2);  // and goes on
   auto const ids = std::vector<int>(8), kinds = std::vector<int>(2);
   CHECK_THROWS_WITH((Rows<Kind, Title>{kinds, ids}),
                     Contains("a batch of 2 rows needs 6 numbers for field bad_input_test::Title, got 8"));

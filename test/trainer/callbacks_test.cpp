@@ -107,7 +107,8 @@ TEST_CASE("callbacks are told in order", "[trainer][callbacks]") {
   auto lines   = std::vector<std::string>{};
   auto absent  = std::optional<Diary>{};
   trainer.fit(tiny::uneven(), epochs(2), Diary{&lines}, absent);
-  CHECK(lines == std::vector<std::string>{"fit 0", "epoch 0", "end 0 after 20, 20", "epoch 1", "end 1 after 20, 40", "done 2"});
+  CHECK(lines ==
+        std::vector<std::string>{"fit 0", "epoch 0", "end 0 after 20, 20", "epoch 1", "end 1 after 20, 40", "done 2"});
 }
 
 TEST_CASE("each step is told, with the scores of the epoch so far", "[trainer][callbacks]") {
@@ -126,9 +127,9 @@ TEST_CASE("an evaluation in the middle of an epoch leaves its scores alone", "[t
 }
 
 TEST_CASE("scalars are those of updates, not of batches that are held for one", "[trainer][callbacks]") {
-  auto trainer = two();
-  auto seen    = ScalarsSeen{};
-  auto options = epochs(1);
+  auto trainer          = two();
+  auto seen             = ScalarsSeen{};
+  auto options          = epochs(1);
   options.accumulate    = 2;
   options.summary_every = 2;
   trainer.fit(tiny::uneven(), options, seen);
@@ -139,18 +140,20 @@ TEST_CASE("fit ends when the value is not better any more, and has the best vari
   auto trainer = two();
   auto stop    = EarlyStopping{.patience = 2, .restore_best_weights = true};
   auto hash    = std::vector<std::uint64_t>{};
-  auto const history = trainer.fit(tiny::uneven(), epochs(9), Validated{{3, 2, 1, 1.5, 1, 0.5, 0, 0, 0}}, stop, Hashes{&hash});
+  auto const history =
+      trainer.fit(tiny::uneven(), epochs(9), Validated{{3, 2, 1, 1.5, 1, 0.5, 0, 0, 0}}, stop, Hashes{&hash});
   CHECK(history.size() == 5);
   CHECK(stop.best_epoch() == 2);
   CHECK(trainer.hashes()[0] == hash.at(2));
   CHECK(trainer.hashes()[1] == hash.at(2));
-  CHECK(trainer.fit(tiny::uneven(), epochs(9), Validated{{3, 2, 1, 1.5, 1, 0.5, 0, 0, 0}}, stop).size() == 5);    // anew
+  CHECK(trainer.fit(tiny::uneven(), epochs(9), Validated{{3, 2, 1, 1.5, 1, 0.5, 0, 0, 0}}, stop).size() == 5);  // anew
 }
 
 TEST_CASE("patience 0 waits for one epoch that is not better, as in Keras", "[trainer][callbacks]") {
   auto trainer = two();
   CHECK(trainer.fit(tiny::uneven(), epochs(5), Validated{{3, 2, 2, 1, 0}}, EarlyStopping{}).size() == 3);
-  CHECK(trainer.fit(tiny::uneven(), epochs(5), Validated{{3, 4, 5, 6, 7}}, EarlyStopping{.mode = Better::larger}).size() == 5);
+  CHECK(trainer.fit(tiny::uneven(), epochs(5), Validated{{3, 4, 5, 6, 7}}, EarlyStopping{.mode = Better::larger})
+            .size() == 5);
 }
 
 TEST_CASE("the rate falls on a plateau, rests, and stays above its floor", "[trainer][callbacks]") {
@@ -172,8 +175,9 @@ TEST_CASE("the rate falls on a plateau, rests, and stays above its floor", "[tra
 TEST_CASE("a schedule by a function is the schedule of the optimizer, bit for bit", "[trainer][callbacks]") {
   auto const data = tiny::uneven();
   auto const with = [&](optim::Rate rate) {
-    return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = rate}, metric::Accuracy{}),
-                   MirroredStrategy{Cpu::logical(2)}};
+    return Trainer{
+        nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = rate}, metric::Accuracy{}),
+        MirroredStrategy{Cpu::logical(2)}};
   };
   auto one = with(optim::PiecewiseEpochs{{0, 1e-3F}, {1, 1e-4F}});
   auto two = with(7.0F);
@@ -197,12 +201,12 @@ TEST_CASE("files of the variables: of each epoch, or of the best ones", "[traine
 }
 
 TEST_CASE("validation scores each row once, and the chief's sinks get all of it", "[trainer][callbacks]") {
-  auto trainer  = two();
-  auto const data = tiny::uneven();
-  auto seen       = ScalarsSeen{};
-  auto options    = epochs(2);
+  auto trainer          = two();
+  auto const data       = tiny::uneven();
+  auto seen             = ScalarsSeen{};
+  auto options          = epochs(2);
   options.summary_every = 8;
-  auto const history = trainer.fit(data, options, validate_on(data), seen);
+  auto const history    = trainer.fit(data, options, validate_on(data), seen);
   CHECK(seen.steps == std::vector<std::uint64_t>{8, 16, 20, 24, 32, 40, 40});
   CHECK(seen.names == std::vector<std::string>{"loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"});
   REQUIRE(history[1].validation);
@@ -226,7 +230,7 @@ TEST_CASE("what each rank did in each step is told, and where nobody looks nothi
   CHECK(parts.outside == 0);
   std::ranges::sort(parts.shares);
   CHECK(parts.shares.back() <= 1);
-  CHECK(parts.shares[10] >= 0.9);                          // the median: the system may stop a thread between two parts
+  CHECK(parts.shares[10] >= 0.9);  // the median: the system may stop a thread between two parts
 
   using Quiet = CallbackList<decltype(trainer), EarlyStopping, std::optional<ScalarsSeen>>;
   static_assert(!observed<Quiet>);
@@ -258,10 +262,10 @@ TEST_CASE("the best variables outlive the run that had them", "[trainer][callbac
   auto const data   = tiny::uneven();
   auto const folder = Folder{};
   auto best         = std::vector<float>{};
-  for (int const until : {1, 2, 3, 5, 5}) {                                // the last one has nothing left to do
-    auto trainer    = two();
-    auto stop       = EarlyStopping{.patience = 9, .restore_best_weights = true};
-    auto const fit  = FitOptions{.epochs = until, .show = Show::nothing, .checkpoints = {.folder = folder.path}};
+  for (int const until : {1, 2, 3, 5, 5}) {  // the last one has nothing left to do
+    auto trainer   = two();
+    auto stop      = EarlyStopping{.patience = 9, .restore_best_weights = true};
+    auto const fit = FitOptions{.epochs = until, .show = Show::nothing, .checkpoints = {.folder = folder.path}};
     trainer.fit(data, fit, Validated{{3, 1, 2, 2, 2}}, stop);
     CHECK(stop.best_epoch() == std::min(until - 1, 1));
     if (until == 2) best = tiny::values_of(trainer);
@@ -269,12 +273,14 @@ TEST_CASE("the best variables outlive the run that had them", "[trainer][callbac
   }
 }
 
-TEST_CASE("a run that had stopped early does not begin again, and one without the callback goes on", "[trainer][callbacks][resume]") {
+TEST_CASE("a run that had stopped early does not begin again, and one without the callback goes on",
+          "[trainer][callbacks][resume]") {
   auto const data   = tiny::uneven();
   auto const folder = Folder{};
   auto const fit    = [&](auto&&... callbacks) {
     auto trainer = two();
-    return trainer.fit(data, {.epochs = 6, .show = Show::nothing, .checkpoints = {.folder = folder.path}}, callbacks...).size();
+    return trainer.fit(data, {.epochs = 6, .show = Show::nothing, .checkpoints = {.folder = folder.path}}, callbacks...)
+        .size();
   };
   auto const worse = Validated{{1, 2, 3, 4, 5, 6}};
   CHECK(fit(worse, EarlyStopping{.patience = 2}) == 3);

@@ -55,9 +55,11 @@ TEST_CASE("a complete run that is started again says so, and how to go on", "[tr
   CHECK(run.fit(2).size() == 2);
   CHECK(run.said.empty());
   CHECK(run.fit(2).empty());
-  CHECK(run.said == std::vector<std::string>{"the run in " + folder.path.string() + " is complete: epoch 2 of 2, so "
-                                             "nothing is trained. Try: more epochs to go on, or another folder to begin "
-                                             "again."});
+  CHECK(run.said ==
+        std::vector<std::string>{"the run in " + folder.path.string() +
+                                 " is complete: epoch 2 of 2, so "
+                                 "nothing is trained. Try: more epochs to go on, or another folder to begin "
+                                 "again."});
   CHECK(run.fit(3).size() == 1);
   CHECK(run.said.empty());
 }
@@ -68,16 +70,19 @@ TEST_CASE("a run that a callback had stopped says so when it is started again", 
   CHECK(run.fit(9, Worse{}, EarlyStopping{.patience = 1}).size() == 2);
   CHECK(run.said.empty());
   CHECK(run.fit(9, Worse{}, EarlyStopping{.patience = 1}).empty());
-  CHECK(run.said == std::vector<std::string>{"the run in " + folder.path.string() + " was stopped by a callback after "
-                                             "epoch 2 of 9, so nothing is trained. Try: fit without that callback to go "
-                                             "on, or another folder to begin again."});
+  CHECK(run.said ==
+        std::vector<std::string>{"the run in " + folder.path.string() +
+                                 " was stopped by a callback after "
+                                 "epoch 2 of 9, so nothing is trained. Try: fit without that callback to go "
+                                 "on, or another folder to begin again."});
 }
 
 TEST_CASE("an epoch that a History does not have is an error in a sentence", "[trainer]") {
   auto history = History{};
   CHECK_THROWS_AS(history.back(), BadArgument);
   CHECK_THROWS_WITH(history.back(), Contains("epoch 0 of a History is asked for, and it has 0: fit had nothing left to "
-                                             "train here.") && Contains("Try: asking empty() first"));
+                                             "train here.") &&
+                                        Contains("Try: asking empty() first"));
   CHECK_THROWS_AS(std::as_const(history).front(), BadArgument);
   CHECK_THROWS_AS(history[0], BadArgument);
   history = two().fit(tiny::some(), {.epochs = 2, .show = Show::nothing});
@@ -87,12 +92,13 @@ TEST_CASE("an epoch that a History does not have is an error in a sentence", "[t
 }
 
 TEST_CASE("options below 0 are refused with their name and value", "[trainer]") {
-  auto trainer    = two();
-  auto const fit  = [&](FitOptions options) {
+  auto trainer   = two();
+  auto const fit = [&](FitOptions options) {
     options.show = Show::nothing;
     trainer.fit(tiny::some(), options);
   };
-  CHECK_THROWS_WITH(fit({.epochs = -1}), Contains("FitOptions::epochs is -1, and must be 0 or more") && Contains("Try: "));
+  CHECK_THROWS_WITH(fit({.epochs = -1}),
+                    Contains("FitOptions::epochs is -1, and must be 0 or more") && Contains("Try: "));
   CHECK_THROWS_WITH(fit({.initial_epoch = -2}), Contains("FitOptions::initial_epoch is -2, and must be 0 or more"));
   CHECK_THROWS_WITH(fit({.compare_every = -3}), Contains("FitOptions::compare_every is -3, and must be 0 or more"));
   CHECK_THROWS_WITH(fit({.accumulate = -4}), Contains("FitOptions::accumulate -4"));

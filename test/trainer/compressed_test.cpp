@@ -27,10 +27,10 @@ TEMPLATE_TEST_CASE("counts, loss and metrics arrive exactly, and all replicas st
   auto const replicas = GENERATE(1, 2, 3);
   auto compressed     = tiny::trainer(replicas, TestType{});
   auto plain          = tiny::trainer(replicas, RingAllReduce{});
-  auto const first = compressed.fit(batches_of_301(1), {.show = Show::nothing})[0].scores;
-  auto const same  = plain.fit(batches_of_301(1), {.show = Show::nothing})[0].scores;
+  auto const first    = compressed.fit(batches_of_301(1), {.show = Show::nothing})[0].scores;
+  auto const same     = plain.fit(batches_of_301(1), {.show = Show::nothing})[0].scores;
   CHECK(first.rows() == 301);
-  CHECK(first.loss() == Approx(same.loss()).epsilon(1e-6));                // of the variables before the first update
+  CHECK(first.loss() == Approx(same.loss()).epsilon(1e-6));  // of the variables before the first update
   CHECK(first["accuracy"] == same["accuracy"]);
   compressed.fit(batches_of_301(5), {.show = Show::nothing});
   for (auto const hash : compressed.hashes()) CHECK(hash == compressed.hashes()[0]);
@@ -62,13 +62,13 @@ TEST_CASE("what was held back is in a checkpoint", "[trainer][resume]") {
 
   auto const owed = ErrorFeedback{2, {1, 2, 3, 10, 20, 30}};
   CHECK(owed.of(1, 2) == std::vector<float>{10, 20, 30});
-  CHECK(owed.of(0, 3) == std::vector<float>{11, 22, 33});                  // of another number of ranks
+  CHECK(owed.of(0, 3) == std::vector<float>{11, 22, 33});  // of another number of ranks
   CHECK(owed.of(1, 3) == std::vector<float>{0, 0, 0});
 }
 
 TEST_CASE("a gradient that is not finite is named under a lossy algorithm too", "[trainer][wire]") {
-  auto bad     = batches_of_301(1);
-  bad.rows.x[64 * 200 + 27] = std::numeric_limits<float>::quiet_NaN();     // the second replica's of two
-  auto trainer = tiny::trainer(2, Compressed<bf16>{});
+  auto bad                  = batches_of_301(1);
+  bad.rows.x[64 * 200 + 27] = std::numeric_limits<float>::quiet_NaN();  // the second replica's of two
+  auto trainer              = tiny::trainer(2, Compressed<bf16>{});
   CHECK_THROWS_WITH(trainer.fit(bad, {.show = Show::nothing}), Catch::Contains("not finite on replica 1"));
 }

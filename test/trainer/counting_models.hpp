@@ -22,13 +22,12 @@ using namespace chorale;
 /// A metric of one's own: the range of the largest outputs, which is no mean.
 struct Spread {
   static constexpr std::string_view name = "spread";
-  using state = std::array<double, 3>;                                     // rows, sum, sum of squares
+  using state                            = std::array<double, 3>;  // rows, sum, sum of squares
 
   float scale = 64;
 
   void options(auto&& visit) const { visit("scale", scale); }
-  template <class T>
-  void update(state& sums, Span<float const> y, Span<T const>) const {
+  template <class T> void update(state& sums, Span<float const> y, Span<T const>) const {
     auto const x = std::round(static_cast<double>(scale * *std::max_element(y.begin(), y.end())));
     sums[0] += 1, sums[1] += x, sums[2] += x * x;
   }

@@ -22,9 +22,9 @@ TEST_CASE("DefaultStrategy is one replica on the first device, and learns what O
 
   auto const data  = tiny::Batches<int>{tiny::batch<int>(61, 64, 1), {16, 17, 2, 14, 12}};
   auto const learn = [&](auto where) {
-    auto trainer = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
+    auto trainer      = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
                            where, DirectAllReduce{}, LocalTransport{}, 7};
-    auto const before  = trainer.hashes()[0];
+    auto const before = trainer.hashes()[0];
     auto const history = trainer.fit(data, {.epochs = 3, .show = Show::nothing});
     REQUIRE(trainer.hashes().size() == 1);
     CHECK(trainer.hashes()[0] != before);

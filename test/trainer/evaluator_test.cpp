@@ -34,16 +34,18 @@ auto learner() { return tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]
 /// A job of 20 updates an epoch, and an evaluator that follows it.
 struct Training {
   chorale::test::Folder folder{};
-  Lines lines{};                                                           // of the evaluator's log
+  Lines lines{};  // of the evaluator's log
   std::function<void()> on_line = [] {};
   decltype(learner()) trainer = learner(), evaluator = learner();
 
   FitOptions options(int epochs, std::size_t every = 0) const {
-    return {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = folder.path, .keep = 3, .log = {}},
+    return {.epochs           = epochs,
+            .show             = Show::nothing,
+            .checkpoints      = {.folder = folder.path, .keep = 3, .log = {}},
             .checkpoint_every = every};
   }
   void train(int epochs) { trainer.fit(tiny::uneven(), options(epochs)); }
-  void train_until_stopped(int epochs, std::size_t every = 0) {            // after two of them
+  void train_until_stopped(int epochs, std::size_t every = 0) {  // after two of them
     trainer.fit(tiny::uneven(), options(epochs, every), EarlyStopping{.monitor = "loss", .min_delta = 1e9});
   }
 
@@ -54,20 +56,23 @@ struct Training {
 
   /// What an evaluator sees until it ends by itself; nothing when it has to be asked to.
   std::vector<CheckpointScores> follow(int epochs, std::function<void(CheckpointScores const&)> const& said = {},
-                               OnDamage on_damage = OnDamage::fall_back) {
+                                       OnDamage on_damage = OnDamage::fall_back) {
     auto asked = std::atomic<bool>{false};
     auto watch = std::optional<NamedThread>{};
     auto over  = std::promise<void>{};
-    watch.emplace("watch", [&asked, end = over.get_future()] {
-      asked = end.wait_for(60s) == std::future_status::timeout;
-    });
+    watch.emplace("watch",
+                  [&asked, end = over.get_future()] { asked = end.wait_for(60s) == std::future_status::timeout; });
     auto const log = [this](std::string const& line) {
       lines.push_back(line);
       on_line();
     };
-    auto found = chorale::evaluate_checkpoints(evaluator, tiny::uneven(),
-                                 {.checkpoints = {.folder = folder.path, .on_damage = on_damage, .log = log},
-                                  .epochs = epochs, .every = 1ms, .asked_to_end = &asked}, said);
+    auto found =
+        chorale::evaluate_checkpoints(evaluator, tiny::uneven(),
+                                      {.checkpoints  = {.folder = folder.path, .on_damage = on_damage, .log = log},
+                                       .epochs       = epochs,
+                                       .every        = 1ms,
+                                       .asked_to_end = &asked},
+                                      said);
     if (asked) found.clear();
     return found;
   }
@@ -102,7 +107,7 @@ TEST_CASE("an evaluator that waits for a job's next checkpoint ends when there i
   auto const found = job.follow(12, [&](CheckpointScores const& one) {
     if (one.step == 20) job.train_until_stopped(12);
   });
-  CHECK(steps_of(found) == Steps{20, 60});                                 // what came before the fit does not count
+  CHECK(steps_of(found) == Steps{20, 60});  // what came before the fit does not count
 }
 
 TEST_CASE("a job that has ended early and goes on has not ended", "[trainer][follow]") {
@@ -136,7 +141,7 @@ TEST_CASE("a damaged last checkpoint is said once, and is the end", "[trainer][f
 }
 
 TEST_CASE("an evaluator passes over a damaged checkpoint, and goes on with what comes next", "[trainer][follow]") {
-  auto const again = GENERATE(2, 3);                                       // 2: the damaged one is made again
+  auto const again = GENERATE(2, 3);  // 2: the damaged one is made again
   auto job         = Training{};
   job.train(2);
   job.damage(40);

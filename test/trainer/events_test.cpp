@@ -56,5 +56,5 @@ TEST_CASE("bytes and messages of an operation are those that its algorithm promi
     CHECK((line.bytes != 0) == (line.name == reducing));
     CHECK(line.messages % 20 == 0);
   }
-  CHECK(sent == 20 * 2 * (3 - 1) * elements * sizeof(float));              // around a ring, of all three ranks
+  CHECK(sent == 20 * 2 * (3 - 1) * elements * sizeof(float));  // around a ring, of all three ranks
 }

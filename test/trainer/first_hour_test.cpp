@@ -38,20 +38,17 @@ struct Counts {
 
 inline auto const quietly = FitOptions{.epochs = 2, .show = Show::nothing};
 
-template <class Label>
-std::vector<Label> labels() {
+template <class Label> std::vector<Label> labels() {
   auto all = std::vector<Label>(12);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Label>(i * 7 % 3);
   return all;
 }
-template <class Label>
-auto rows(std::vector<Label> y = labels<Label>()) {
+template <class Label> auto rows(std::vector<Label> y = labels<Label>()) {
   return data::from_tensors(tiny::batch<int>(12, 4, 1).x, std::move(y), 4).batch(5);
 }
 
 /// What training of a model and asking it gives, in bits.
-template <class Model, class Data>
-auto trained(Model const& model, Data const& data) {
+template <class Model, class Data> auto trained(Model const& model, Data const& data) {
   auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}};
   trainer.fit(data, quietly);
   auto text = std::ostringstream{};
@@ -123,7 +120,7 @@ TEST_CASE("loss, optimizer and metrics come in any order", "[trainer][first_hour
 }
 
 TEST_CASE("fit takes callbacks without options, and a Trainer a reduce without a transport", "[trainer][first_hour]") {
-  auto seen = 0;
+  auto seen    = 0;
   auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}};
   trainer.fit(rows<std::int64_t>(), Counts{seen});
   CHECK(seen == 1);
@@ -140,17 +137,18 @@ TEST_CASE("what is wrong with data and options is one sentence when it runs", "[
   CHECK_THROWS_AS(trainer.fit(data::from_tensors(std::vector<float>{}, std::vector<int>{}, 4).batch(5), quietly),
                   BadArgument);
   CHECK_THROWS_AS(trainer.fit(data::from_tensors(std::vector<float>(12 * 5), labels<int>(), 5).batch(5), quietly),
-                  BadArgument);                                            // rows of 5 numbers for a network of 4
+                  BadArgument);  // rows of 5 numbers for a network of 4
   CHECK_THROWS_AS(data::from_tensors(std::vector<float>(13), labels<int>(), 4), BadArgument);
   CHECK_THROWS_WITH(data::digits(10, 1).batch(0), Contains("a batch needs at least one row, got 0"));
   CHECK_THROWS_WITH(trainer.fit(rows<int>(), {.epochs = -1}), Contains("FitOptions::epochs is -1"));
   CHECK_THROWS_AS(trainer.fit(data::from_tensors(std::vector<float>(12 * 4, nan), labels<int>(), 4).batch(5), quietly),
                   NumericFault);
   CHECK(trainer.hashes() == before);
-  auto const history = trainer.fit(rows<int>(), quietly);                  // and goes on
+  auto const history = trainer.fit(rows<int>(), quietly);  // and goes on
   CHECK(history.back().steps == 3);
   CHECK(trainer.fit(data::from_tensors(tiny::batch<int>(3, 4, 1).x, std::vector<int>(3), 4).batch(1'000), quietly)
-            .back().steps == 1);                                           // a batch that is larger than the data
+            .back()
+            .steps == 1);  // a batch that is larger than the data
 }
 
 }  // namespace first_hour_test

@@ -49,7 +49,7 @@ std::vector<std::string> lines_of(std::filesystem::path const& file) {
     if (c == '\n') lines.emplace_back();
     else lines.back() += c;
   }
-  CHECK(lines.back().empty());                                             // the last line has its end
+  CHECK(lines.back().empty());  // the last line has its end
   lines.pop_back();
   return lines;
 }
@@ -100,7 +100,8 @@ std::vector<std::uint64_t> steps_of(std::filesystem::path const& folder, std::st
 
 /// Options of callbacks are members, in the order and with the defaults of Keras.
 static_assert(std::is_aggregate_v<EarlyStopping> && std::is_aggregate_v<ReduceLROnPlateau> &&
-              std::is_aggregate_v<ModelCheckpoint> && std::is_aggregate_v<CSVLogger> && std::is_aggregate_v<TensorBoard>);
+              std::is_aggregate_v<ModelCheckpoint> && std::is_aggregate_v<CSVLogger> &&
+              std::is_aggregate_v<TensorBoard>);
 
 }  // namespace
 
@@ -111,7 +112,7 @@ TEST_CASE("CSVLogger writes an epoch and the columns of Keras, by name", "[train
   auto const done   = trainer.fit(data, epochs(2), CSVLogger{folder / "plain.csv"}, CSVLogger{folder / "late.csv"},
                                   LearningRateScheduler{[](int, float) { return 0.5F; }},
                                   CSVLogger{.filename = folder / "rate.csv", .separator = ';'}, validation_data(data));
-  auto const plain = lines_of(folder / "plain.csv");
+  auto const plain  = lines_of(folder / "plain.csv");
   REQUIRE(plain.size() == 3);
   CHECK(plain[0] == "epoch,accuracy,loss,val_accuracy,val_loss");
   CHECK(plain[2] == "1," + number_text(done[1]["accuracy"]) + "," + number_text(done[1]["loss"]) + "," +
@@ -119,7 +120,7 @@ TEST_CASE("CSVLogger writes an epoch and the columns of Keras, by name", "[train
   CHECK(lines_of(folder / "rate.csv")[0] == "epoch;accuracy;learning_rate;loss;val_accuracy;val_loss");
   CHECK(lines_of(folder / "rate.csv")[1].find(";0.5;") != std::string::npos);
 
-  trainer.fit(data, epochs(1), CSVLogger{folder / "plain.csv"});           // begins again
+  trainer.fit(data, epochs(1), CSVLogger{folder / "plain.csv"});  // begins again
   CHECK(lines_of(folder / "plain.csv")[0] == "epoch,accuracy,loss,val_accuracy,val_loss");
   CHECK(lines_of(folder / "plain.csv")[1].ends_with(",NA,NA"));
   CHECK(lines_of(folder / "plain.csv").size() == 2);
@@ -146,7 +147,7 @@ TEST_CASE("numbers have points in every file and line, whatever locale a program
   auto errors = std::string{};
   {
     auto const back = gsl::finally([] { std::setlocale(LC_ALL, "C"); });
-    REQUIRE(std::string_view{here.data()} == "0,5");                       // printf of a program has a comma
+    REQUIRE(std::string_view{here.data()} == "0,5");  // printf of a program has a comma
     auto trainer    = two();
     auto const data = tiny::uneven();
     auto log        = CsvLog{folder / "log.csv", {"loss"}};
@@ -157,9 +158,7 @@ TEST_CASE("numbers have points in every file and line, whatever locale a program
     shown << trainer.evaluate(data) << '\n' << formatted("%.2f", 0.5) << number_text(0.5F);
     try {
       trainer.set_learning_rate(-0.5F);
-    } catch (BadArgument const& error) {
-      errors = error.what();
-    }
+    } catch (BadArgument const& error) { errors = error.what(); }
   }
   CHECK(shown.str().find(',') == std::string::npos);
   CHECK(errors.find("got -0.5") != std::string::npos);
@@ -167,11 +166,12 @@ TEST_CASE("numbers have points in every file and line, whatever locale a program
   for (auto const& file : std::filesystem::directory_iterator{folder.path}) names += file.path().filename().string();
   CHECK(names.find("01-0.") != std::string::npos);
   CHECK(names.find(',') == std::string::npos);
-  auto const lines = lines_of(folder / "log.csv");                         // step, seconds, loss: two commas a line
+  auto const lines = lines_of(folder / "log.csv");  // step, seconds, loss: two commas a line
   CHECK(std::ranges::count(lines.at(1), ',') == 2);
 }
 
-TEST_CASE("a run that resumes goes on in its CSV file, without the epochs that it repeats", "[trainer][loggers][resume]") {
+TEST_CASE("a run that resumes goes on in its CSV file, without the epochs that it repeats",
+          "[trainer][loggers][resume]") {
   auto const folder = Folder{};
   auto const data   = tiny::uneven();
   auto const fit    = [&](int until) {
@@ -182,7 +182,7 @@ TEST_CASE("a run that resumes goes on in its CSV file, without the epochs that i
   };
   fit(2);
   auto const two_epochs = read_file(folder / "log.csv");
-  RunFile{folder / "log.csv", RunFile::Open::append}.append("2,0.1,0.2,NA,NA\n3,0");       // that no checkpoint has
+  RunFile{folder / "log.csv", RunFile::Open::append}.append("2,0.1,0.2,NA,NA\n3,0");  // that no checkpoint has
   fit(3);
   CHECK(read_file(folder / "log.csv").starts_with(two_epochs));
   CHECK(lines_of(folder / "log.csv").size() == 4);
@@ -202,7 +202,7 @@ TEST_CASE("a run that resumes leaves the epochs of an earlier run in a file that
   };
   fit("first", 3);
   fit("second", 2);
-  RunFile{folder / "log.csv", RunFile::Open::append}.append("2,0.1,0.2,NA,NA\n3,0");       // that no checkpoint has
+  RunFile{folder / "log.csv", RunFile::Open::append}.append("2,0.1,0.2,NA,NA\n3,0");  // that no checkpoint has
   fit("second", 3);
   auto seen = std::string{};
   for (auto const& line : lines_of(folder / "log.csv")) seen += line.substr(0, line.find(',') + 1);
@@ -211,11 +211,11 @@ TEST_CASE("a run that resumes leaves the epochs of an earlier run in a file that
 }
 
 TEST_CASE("TensorBoard gets the runs and the curves that Keras writes", "[trainer][loggers]") {
-  auto const folder = Folder{};
-  auto const data   = tiny::uneven();
-  auto options      = epochs(3);
+  auto const folder     = Folder{};
+  auto const data       = tiny::uneven();
+  auto options          = epochs(3);
   options.summary_every = 8;
-  auto trainer = two();
+  auto trainer          = two();
   trainer.fit(data, options, TensorBoard{.log_dir = folder / "logs", .histogram_freq = 2}, validate_on(data));
   auto const train = folder / "logs" / "train", validation = folder / "logs" / "validation";
   for (auto const* both : {"epoch_loss", "epoch_accuracy"}) {
@@ -223,30 +223,34 @@ TEST_CASE("TensorBoard gets the runs and the curves that Keras writes", "[traine
     CHECK(count(validation, tag(both)) == 3);
   }
   CHECK(count(train, tag("epoch_learning_rate")) == 3);
-  CHECK(count(train, tag("batch_loss")) == 7);                             // updates 8, 16, .., 56 of 60
+  CHECK(count(train, tag("batch_loss")) == 7);  // updates 8, 16, .., 56 of 60
   CHECK(count(validation, tag("evaluation_loss_vs_iterations")) == 3);
   CHECK(count(validation, tag("evaluation_accuracy_vs_iterations")) == 3);
   CHECK(count(validation, "learning_rate") == 0);
   CHECK(count(train, "val_") == 0);
-  CHECK(count(train, "/histogram") == 2 * trainer.variables().size());     // epochs 0 and 2
+  CHECK(count(train, "/histogram") == 2 * trainer.variables().size());  // epochs 0 and 2
 }
 
 TEST_CASE("curves of a run that is killed after a checkpoint, and goes on, have each step once",
           "[trainer][loggers][resume][processes]") {
   auto const folder = Folder{};
   auto const train  = [&](std::uint64_t killed) {
-    return chorale::test::Processes{1, [&folder, killed](int, chorale::test::Voice) {
-      auto options               = epochs(2);                              // of 20 updates
-      options.checkpoints.folder = folder / "checkpoints";
-      options.checkpoint_every   = 5;
-      options.summary_every      = 1;
-      auto trainer               = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
-      trainer.fit(tiny::uneven(), options, TensorBoard{folder / "logs"}, Killed{killed});
-    }, 60}.exit(0);
+    return chorale::test::Processes{1,
+                                    [&folder, killed](int, chorale::test::Voice) {
+                                      auto options               = epochs(2);  // of 20 updates
+                                      options.checkpoints.folder = folder / "checkpoints";
+                                      options.checkpoint_every   = 5;
+                                      options.summary_every      = 1;
+                                      auto trainer = tiny::learner_under(OneDeviceStrategy{Cpu::logical(1)[0]});
+                                      trainer.fit(tiny::uneven(), options, TensorBoard{folder / "logs"},
+                                                   Killed{killed});
+                                    },
+                                    60}
+        .exit(0);
   };
   auto const logs = folder / "logs" / "train";
   CHECK(train(28) == 128 + SIGKILL);
-  CHECK(steps_of(logs, "batch_loss").size() >= 25);                        // those of the last checkpoint are there
+  CHECK(steps_of(logs, "batch_loss").size() >= 25);  // those of the last checkpoint are there
   CHECK(steps_of(logs, "epoch_loss") == std::vector<std::uint64_t>{0});
   CHECK(train(1000) == 0);
   auto steps = std::vector<std::uint64_t>(40);
@@ -263,7 +267,7 @@ TEST_CASE("a value has to beat the baseline, and the first epochs are not looked
   CHECK(fit({5, 4, 3, 3, 3, 3}, EarlyStopping{.patience = 2}) == 5);
   CHECK(fit({5, 4, 3, 3, 3, 3}, EarlyStopping{.patience = 2, .baseline = 4.5}) == 5);
   CHECK(fit({5, 4, 4, 2, 1, 0}, EarlyStopping{.patience = 2, .baseline = 1.5}) == 3);
-  CHECK(fit({5, 4, 3, 2, 1, 0}, EarlyStopping{.patience = 2, .baseline = 1.5}) == 6);      // as long as it improves
+  CHECK(fit({5, 4, 3, 2, 1, 0}, EarlyStopping{.patience = 2, .baseline = 1.5}) == 6);  // as long as it improves
   CHECK(fit({1, 2, 3, 3, 3, 3, 3}, EarlyStopping{.patience = 2, .start_from_epoch = 3}) == 6);
 }
 

@@ -40,7 +40,7 @@ template <class O, class S = MirroredStrategy<>>
 auto linear(O optimizer, S strategy = MirroredStrategy{Cpu::logical(2)}) {
   return Trainer{nn::compile<Linear>(loss::SparseCrossEntropy{}, optimizer), strategy};
 }
-void to_zero(auto& trainer) {                                              // its losses are log 3
+void to_zero(auto& trainer) {  // its losses are log 3
   trainer.set_variables(std::vector<float>(trainer.variables().values.size()));
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a scaled loss gives the bits of one that is not, while its scale grow
   CHECK(central.hashes()[0] == plain.hashes()[0]);
   CHECK(got.back().scores.loss() == want.back().scores.loss());
   CHECK(got.back().skipped == 0);
-  CHECK(scale_of(scaled).value == 65'536);                                 // 20 steps, doubled 6 times
+  CHECK(scale_of(scaled).value == 65'536);  // 20 steps, doubled 6 times
   CHECK(scale_of(scaled).steps == 2);
   CHECK(scale_of(central).value == 65'536);
 }
@@ -105,7 +105,7 @@ TEST_CASE("steps whose gradients overflow on one replica are left out on all, un
   to_zero(scaled), to_zero(plain);
   auto const all  = scaled.fit(with_large_rows(20, 1e33F), quietly);
   auto const left = all.back().skipped;
-  CHECK(left == 6);                                        // 2/3 · 1e33 · 2^24 / 2^6 is the first below 3.4e38
+  CHECK(left == 6);  // 2/3 · 1e33 · 2^24 / 2^6 is the first below 3.4e38
   CHECK(scale_of(scaled).value == optim::LossScale::largest / 64);
   CHECK(scale_of(scaled).steps == 14);
   CHECK(scaled.copies()[1].optimizer.loss_scale.value == scale_of(scaled).value);
@@ -124,7 +124,7 @@ TEST_CASE("steps whose gradients overflow on one replica are left out on all, un
 
 TEST_CASE("rates, corrections and averages count the updates that were applied, not the steps that were left out",
           "[trainer][scale]") {
-  auto first = std::vector<bool>(48), some = first;                        // overflow; not finite
+  auto first = std::vector<bool>(48), some = first;  // overflow; not finite
   for (std::size_t i = 0; i < 8; ++i) first[i] = true, some[i * i % 48] = true;
   auto const count  = static_cast<std::size_t>(std::ranges::count(some, true));
   auto const rate   = optim::warm_up(20, 1e-2F).then(optim::cosine(100, 1e-2F));
@@ -147,7 +147,7 @@ TEST_CASE("rates, corrections and averages count the updates that were applied, 
     CHECK(scaled.fit(with_some(first, 4e33F), quietly).back().skipped == 8);
     CHECK(scaled.step() == 48);
     same(scaled, plain);
-    auto options = quietly;
+    auto options          = quietly;
     options.on_non_finite = NonFinite::skip;
     CHECK(skips.fit(with_some(some, NAN), options).back().skipped == count);
     rest.fit(without(some), quietly);
@@ -173,14 +173,14 @@ TEST_CASE("gradients that are not finite at scale 1 are the options' matter", "[
   auto const endless = tiny::Batches<int>{std::move(rows), std::vector<std::size_t>(20, 4)};
   auto stops         = linear(LossScaled{optim::SGD{}, 4});
   to_zero(stops);
-  auto const before  = stops.hashes();
+  auto const before = stops.hashes();
   CHECK_THROWS_WITH(stops.fit(endless, quietly), Catch::Contains("step 2") && Catch::Contains("not finite"));
   CHECK(stops.hashes() == before);
   CHECK(scale_of(stops).value == 1);
 
-  auto skips   = linear(LossScaled{optim::SGD{}, 4});
+  auto skips = linear(LossScaled{optim::SGD{}, 4});
   to_zero(skips);
-  auto options = quietly;
+  auto options          = quietly;
   options.on_non_finite = NonFinite::skip;
   CHECK(skips.fit(endless, options).back().skipped == 20);
   CHECK(skips.hashes() == before);
@@ -199,17 +199,17 @@ TEST_CASE("a run that goes on has the scale that it had", "[trainer][scale][resu
   auto second = learner(rule, CentralStorageStrategy{Cpu::logical(2)});
   second.fit(data, until(2));
   CHECK(second.hashes()[0] == undisturbed.hashes()[0]);
-  CHECK(scale_of(second).value == 32'768);                                 // 40 steps, doubled 5 times
+  CHECK(scale_of(second).value == 32'768);  // 40 steps, doubled 5 times
   CHECK(scale_of(second).steps == 5);
 
-  auto unscaled = learner(optim::Adam{});                                  // goes on from a scaled run
+  auto unscaled = learner(optim::Adam{});  // goes on from a scaled run
   unscaled.fit(data, until(3));
   CHECK(unscaled.step() == 60);
   CHECK(scale_of(unscaled).value == 1);
-  auto anew = learner(rule);                                               // and this from one that was not
+  auto anew = learner(rule);  // and this from one that was not
   anew.fit(data, until(4));
   CHECK(anew.step() == 80);
-  CHECK(scale_of(anew).value == 4'096);                                    // 20 steps, doubled twice
+  CHECK(scale_of(anew).value == 4'096);  // 20 steps, doubled twice
   auto served = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
                         ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}, 7};
   served.fit(data, until(5));

@@ -44,7 +44,7 @@ void check_laws(M const& metric, std::vector<float> const& y, std::vector<T> con
   CHECK(sum(sum(a, b), c) == whole);
   CHECK(!(a == whole));
   CHECK(std::isfinite(Counts{}.result(metric)));
-  for (std::size_t shares = 2; shares <= n; shares += 5) {                 // in any order, the last one first
+  for (std::size_t shares = 2; shares <= n; shares += 5) {  // in any order, the last one first
     auto total = Counts{};
     for (auto i = shares; i-- > 0;) total += part(metric, y, wanted, width, n * i / shares, n * (i + 1) / shares);
     CHECK(total == whole);
@@ -60,7 +60,7 @@ TEST_CASE("states are a monoid, and any shares of rows give the state of all row
   auto labels = std::vector<int>(n);
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = std::exp(Random{5, 0}.uniform(i, -3, 3)) - 4;
   for (std::size_t i = 0; i < n; ++i) {
-    one[i]     = y[i] * (i % 2 == 0 ? 1e-6F : 1e3F);                       // sums of such squares are rounded
+    one[i]     = y[i] * (i % 2 == 0 ? 1e-6F : 1e3F);  // sums of such squares are rounded
     labels[i]  = static_cast<int>(i * i % 3);
     bits[i]    = i % 3 == 0 ? 1.0F : 0.0F;
     numbers[i] = Random{6, 0}.uniform(i, -1, 1);
@@ -126,7 +126,7 @@ TEST_CASE("evaluate gives what all outputs and targets give, and the counts", "[
   CHECK(scores["perplexity"] == part(metric::Perplexity{}, y, data.rows.y, 3, 0, rows).result({}));
   CHECK(scores["perplexity"] == Approx(std::exp(scores.loss())).epsilon(1e-5));
   CHECK(scores["spread"] == part(Spread{}, y, data.rows.y, 3, 0, rows).result({}));
-  CHECK(all_of(trainer.evaluate(data)) == all_of(scores));                 // it begins with no counts
+  CHECK(all_of(trainer.evaluate(data)) == all_of(scores));  // it begins with no counts
   CHECK_THROWS_WITH(scores.counts("accuracy"), Contains("accuracy is a mean over rows, and has no counts"));
   CHECK_THROWS_WITH(scores.counts("auc"), Contains("the model has no metric auc"));
   auto text = std::ostringstream{};
@@ -135,12 +135,12 @@ TEST_CASE("evaluate gives what all outputs and targets give, and the counts", "[
 }
 
 TEST_CASE("accumulated batches count once, and steps that are left out do not", "[trainer][metric]") {
-  auto const data = tiny::some(5);
-  auto trainer = trainer_of(classes(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
+  auto const data        = tiny::some(5);
+  auto trainer           = trainer_of(classes(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
   auto const accumulated = trainer.fit(data, {.show = Show::nothing, .accumulate = 2});
   CHECK(sum_of(counted(accumulated[0].scores, "confusion_matrix")) == 60);
-  auto bad      = tiny::Batches<float>{tiny::batch<float>(60, 64, 1), data.sizes};
-  bad.rows.y[19] = std::numeric_limits<float>::quiet_NaN();                // in the second batch of twelve
+  auto bad           = tiny::Batches<float>{tiny::batch<float>(60, 64, 1), data.sizes};
+  bad.rows.y[19]     = std::numeric_limits<float>::quiet_NaN();  // in the second batch of twelve
   auto other         = trainer_of(binary(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
   auto const skipped = other.fit(bad, {.show = Show::nothing, .on_non_finite = NonFinite::skip});
   CHECK(skipped[0].skipped == 1);
@@ -174,7 +174,7 @@ TEST_CASE("scores of a step are those of the epoch so far, without counts or all
   auto const epoch = trainer.fit(data, quietly, looks).front();
   for (std::size_t i = 0; i < epoch.scores.metrics(); ++i) CHECK(looks.last.metric(i) == epoch.scores.metric(i));
   CHECK_THROWS_WITH(looks.last.counts("confusion_matrix"), Contains("before replicas have added them up"));
-  auto plain = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
+  auto plain  = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
                        OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 7};
   auto before = Looks{};
   plain.fit(data, quietly, before);
@@ -184,9 +184,9 @@ TEST_CASE("scores of a step are those of the epoch so far, without counts or all
 }
 
 TEST_CASE("evaluate in the middle of an epoch changes none of its counts", "[trainer][metric]") {
-  auto const data = tiny::some(6);
-  auto undisturbed = trainer_of(classes(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
-  auto other       = trainer_of(classes(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
+  auto const data    = tiny::some(6);
+  auto undisturbed   = trainer_of(classes(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
+  auto other         = trainer_of(classes(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{});
   auto const options = FitOptions{.show = Show::nothing, .accumulate = 2};
   auto looks = Looks{}, evaluates = Looks{.evaluates = true};
   auto const one = undisturbed.fit(data, options, looks), two = other.fit(data, options, evaluates);

@@ -37,9 +37,9 @@ TEST_CASE("softmax regression on MNIST reaches what the TensorFlow 1 example rea
   auto const rows  = [&](auto const& which) { return data::mnist(*folder, which).template map<float, float>(one_hot); };
   auto const train = rows(data::train).cache().shuffle(10'000, 1).batch(100).repeat(4).take(2'000);
   auto const test  = rows(data::test).batch(1'000);
-  auto trainer     = Trainer{nn::compile<Softmax>(loss::CrossEntropy{}, optim::SGD{.learning_rate = 0.5F},
-                                                  metric::Accuracy{}),
-                             MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, LocalTransport{}, 1};
+  auto trainer =
+      Trainer{nn::compile<Softmax>(loss::CrossEntropy{}, optim::SGD{.learning_rate = 0.5F}, metric::Accuracy{}),
+              MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, LocalTransport{}, 1};
   for (auto const value : trainer.copies()[0].net.variables().body()) REQUIRE(value == 0.0F);
   auto const history = trainer.fit(train, {.show = Show::nothing});
   auto const score   = trainer.evaluate(test);
@@ -47,6 +47,6 @@ TEST_CASE("softmax regression on MNIST reaches what the TensorFlow 1 example rea
   CHECK(trainer.step() == 2'000);
   CHECK(history[0].scores.rows() == 200'000);
   CHECK(score.rows() == 10'000);
-  CHECK(score["accuracy"] > 0.91);                                         // the example prints 0.92
-  CHECK(score["accuracy"] < 0.935);                                        // a linear model does no better
+  CHECK(score["accuracy"] > 0.91);   // the example prints 0.92
+  CHECK(score["accuracy"] < 0.935);  // a linear model does no better
 }

@@ -27,15 +27,14 @@ struct Line : nn::Sequential<nn::Input<3>, nn::Dense<5>, nn::Tanh, nn::Dense<2>>
 auto line() { return nn::compile<Line>(loss::MeanSquaredError{}, optim::Adam{.learning_rate = 1e-2F}); }
 auto small() { return nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::SGD{}, metric::Accuracy{}); }
 
-template <class S, class R = RingAllReduce>
-auto trainer_of(auto const& model, S strategy, R reduce = {}) {
+template <class S, class R = RingAllReduce> auto trainer_of(auto const& model, S strategy, R reduce = {}) {
   return Trainer{model, strategy, reduce, LocalTransport{}, 7};
 }
 
 /// Numbers of rows that the ranks of one job find for theirs.
 std::vector<detail::RowNumbers> numbered(int replicas, std::vector<std::uint64_t> const& rows) {
-  auto live    = Live{MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}};
-  auto ranks   = PerReplica<std::size_t>(rows.size());
+  auto live  = Live{MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}};
+  auto ranks = PerReplica<std::size_t>(rows.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
   auto numbers = live.run([&](auto& replica, std::size_t i) { return detail::number_rows(replica, rows[i]); }, ranks);
   return {numbers.begin(), numbers.end()};
@@ -91,9 +90,9 @@ TEST_CASE("a model reads the program's arrays where they lie", "[trainer][online
 }
 
 TEST_CASE("steps online are those of fit, with the same bits", "[trainer][online]") {
-  auto const rows = tiny::batch<int>(48, 64, 1);
-  auto const data = tiny::Batches<int>{rows, {20, 20, 8}};
-  auto fitted     = trainer_of(small(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible{});
+  auto const rows  = tiny::batch<int>(48, 64, 1);
+  auto const data  = tiny::Batches<int>{rows, {20, 20, 8}};
+  auto fitted      = trainer_of(small(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible{});
   auto const epoch = fitted.fit(data, {.show = Show::nothing}).front();
   auto const check = [&](auto strategy) {
     auto trainer = trainer_of(small(), strategy, Reproducible{});
@@ -112,7 +111,7 @@ TEST_CASE("steps online are those of fit, with the same bits", "[trainer][online
     auto const wanted = trainer.evaluate(tiny::Batches<int>{rows, {48}});
     CHECK(online.evaluate(rows.view()).loss() == Approx(wanted.loss()).epsilon(1e-6));
     CHECK(online.evaluate(rows.view())["accuracy"] == wanted["accuracy"]);
-    CHECK(same_bits(trainer.variables().values, fitted.variables().values));                // Dropout: by number of row
+    CHECK(same_bits(trainer.variables().values, fitted.variables().values));  // Dropout: by number of row
   };
   check(OneDeviceStrategy{Cpu::logical(1)[0]});
   check(MirroredStrategy{Cpu::logical(3)});
@@ -125,9 +124,9 @@ TEST_CASE("a step online allocates nothing", "[trainer][online]") {
                                   OneDeviceStrategy{Cpu::logical(1)[0]});
   auto online        = OnlineTraining{trainer};
   auto const numbers = tiny::batch<float>(12, 6, 2);
-  auto const wide    = std::vector<double>(72, 0.5), targets = std::vector<double>(24, 0.25);
-  auto out           = std::vector<double>(72);
-  auto const step    = [&] {
+  auto const wide = std::vector<double>(72, 0.5), targets = std::vector<double>(24, 0.25);
+  auto out        = std::vector<double>(72);
+  auto const step = [&] {
     online.train(numbers.view());
     online.predict(BasicBatch<double, double>{.x = wide, .rows = 12}, Span<double>{out});
     return online.train(BasicBatch<double, double>{.x = wide, .y = targets, .rows = 12}).loss();
@@ -141,16 +140,16 @@ TEST_CASE("a step online allocates nothing", "[trainer][online]") {
 
 TEST_CASE("doubles are rounded, and integers are labels", "[trainer][online]") {
   auto const numbers = tiny::batch<float>(9, 3, 2);
-  auto const x = std::vector<double>(numbers.x.begin(), numbers.x.end()), y = std::vector<double>(numbers.y.begin(),
-                                                                                               numbers.y.end());
-  auto const exact = BasicBatch<double, double>{.x = x, .y = y, .rows = 9};
-  auto floats = trainer_of(line(), OneDeviceStrategy{Cpu::logical(1)[0]});
-  auto doubles = trainer_of(line(), OneDeviceStrategy{Cpu::logical(1)[0]});
-  auto one = OnlineTraining{floats};
-  auto two = OnlineTraining{doubles};
-  auto out = std::vector<float>(18);
-  auto wide = std::vector<double>(18);
-  auto const step = [&] {
+  auto const x       = std::vector<double>(numbers.x.begin(), numbers.x.end()),
+             y       = std::vector<double>(numbers.y.begin(), numbers.y.end());
+  auto const exact   = BasicBatch<double, double>{.x = x, .y = y, .rows = 9};
+  auto floats        = trainer_of(line(), OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto doubles       = trainer_of(line(), OneDeviceStrategy{Cpu::logical(1)[0]});
+  auto one           = OnlineTraining{floats};
+  auto two           = OnlineTraining{doubles};
+  auto out           = std::vector<float>(18);
+  auto wide          = std::vector<double>(18);
+  auto const step    = [&] {
     auto const a = one.train(numbers.view()).loss(), b = two.train(exact).loss();
     one.predict(numbers.view(), Span<float>{out});
     two.predict(BasicBatch<double, double>{.x = x, .rows = 9}, Span<double>{wide});
@@ -163,10 +162,10 @@ TEST_CASE("doubles are rounded, and integers are labels", "[trainer][online]") {
   CHECK(std::vector<double>(out.begin(), out.end()) == wide);
   auto const predicted = floats.predict(tiny::Batches<float>{numbers, {9}});
   CHECK(predicted.values == out);
-  auto classes = trainer_of(small(), MirroredStrategy{Cpu::logical(2)});
-  auto images  = tiny::batch<int>(5, 64, 1);
-  auto labels  = std::vector<std::int64_t>(images.y.begin(), images.y.end());
-  auto online  = OnlineTraining{classes};
+  auto classes           = trainer_of(small(), MirroredStrategy{Cpu::logical(2)});
+  auto images            = tiny::batch<int>(5, 64, 1);
+  auto labels            = std::vector<std::int64_t>(images.y.begin(), images.y.end());
+  auto online            = OnlineTraining{classes};
   auto const wide_labels = BasicBatch<float, std::int64_t>{.x = images.x, .y = labels, .rows = 5};
   CHECK(online.evaluate(wide_labels).loss() == online.evaluate(images.view()).loss());
   labels[3] = std::int64_t{1} << 40;
@@ -176,9 +175,9 @@ TEST_CASE("doubles are rounded, and integers are labels", "[trainer][online]") {
 TEST_CASE("what does not fit online is refused in a sentence, and training goes on", "[trainer][online]") {
   auto const numbers = tiny::batch<float>(8, 3, 2);
   for (int replicas = 1; replicas <= 3; ++replicas) {
-    auto trainer = trainer_of(line(), MirroredStrategy{Cpu::logical(replicas)});
-    auto online  = OnlineTraining{trainer};
-    auto out     = std::vector<float>(15);
+    auto trainer       = trainer_of(line(), MirroredStrategy{Cpu::logical(replicas)});
+    auto online        = OnlineTraining{trainer};
+    auto out           = std::vector<float>(15);
     auto const refuses = [&](Points batch, std::string const& text) {
       CHECK_THROWS_WITH(online.train(batch), Contains(text));
       CHECK_THROWS_AS(online.train(batch), BadArgument);
@@ -194,9 +193,9 @@ TEST_CASE("what does not fit online is refused in a sentence, and training goes 
     CHECK(online.train(numbers.view()).rows() == 8);
     CHECK(trainer.step() == 1);
   }
-  auto trainer = trainer_of(line(), MirroredStrategy{Cpu::logical(2)}, Reproducible{});
-  auto online  = OnlineTraining{trainer};
-  auto batch   = numbers.view();
+  auto trainer      = trainer_of(line(), MirroredStrategy{Cpu::logical(2)}, Reproducible{});
+  auto online       = OnlineTraining{trainer};
+  auto batch        = numbers.view();
   batch.global_rows = 40, batch.first_row = 3;
   CHECK_THROWS_WITH(online.train(batch),
                     Contains("under Reproducible rank 0 of 2 has rows 0 to 20 of the 40 rows of a step"));

@@ -25,8 +25,7 @@ constexpr int replicas = 2;
 inline thread_local std::size_t given = 0;
 
 /// An endpoint that adds what it sends or exposes to `given`.
-template <Endpoint E>
-class NotingEndpoint : public ForwardingEndpoint<E> {
+template <Endpoint E> class NotingEndpoint : public ForwardingEndpoint<E> {
  public:
   using pending = typename E::pending;
   using ForwardingEndpoint<E>::ForwardingEndpoint;
@@ -74,8 +73,7 @@ inline Notes notes;
 /// ReLU. Its backward pass runs after that of the dense layers above and before that of the convolution below; it notes
 /// what has left by then, and waits for the other replica to come as far.
 struct NotingReLU : nn::ReLU {
-  template <class D, class In>
-  struct stage : nn::ReLU::stage<D, In> {
+  template <class D, class In> struct stage : nn::ReLU::stage<D, In> {
     using Base = nn::ReLU::stage<D, In>;
     explicit stage(nn::Site<D> const& site) : Base{site} {}
 
@@ -99,11 +97,10 @@ struct NotingReLU : nn::ReLU {
 /// looks after its buckets: `looks` times after both replicas have begun the first one. Each look moves a ring of two
 /// at least one step on: a message was taken, is added, is sent on.
 constexpr std::size_t looks = 6;
-struct Net
-    : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Conv2D<4, 3, nn::Same>, NotingReLU,
-                     nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Conv2D<4, 3, nn::Same>, NotingReLU,
-                     nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Flatten,
-                     nn::Dense<256>, nn::ReLU, nn::Dense<10>> {};
+struct Net : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Conv2D<4, 3, nn::Same>,
+                            NotingReLU, nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Conv2D<4, 3, nn::Same>, NotingReLU,
+                            nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Conv2D<4, 3, nn::Same>, NotingReLU, nn::Flatten,
+                            nn::Dense<256>, nn::ReLU, nn::Dense<10>> {};
 
 constexpr std::size_t steps        = 6;
 constexpr std::size_t noted        = steps * replicas * looks;
@@ -149,11 +146,13 @@ TEMPLATE_TEST_CASE("a loop that asks for all gradients at the end sends nothing 
   auto copies     = live.create(model(), 7);
   auto const data = batches();
   for (auto& share : live.distribute(data))
-    live.run([](auto& replica, auto& copy, Batch& batch) {
-      auto [loss, gradients] = replica.value_and_gradient(copy, batch);
-      replica.all_reduce(gradients);
-      copy.optimizer.apply(copy.net.variables(), gradients);
-    }, copies, share);
+    live.run(
+        [](auto& replica, auto& copy, Batch& batch) {
+          auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+          replica.all_reduce(gradients);
+          copy.optimizer.apply(copy.net.variables(), gradients);
+        },
+        copies, share);
   auto const found = notes.take();
   REQUIRE(found.size() == noted);
   for (auto const bytes : found) CHECK(bytes == 0);

@@ -20,7 +20,7 @@ TEST_CASE("buckets sent by a thread of their own give the same bits", "[trainer]
 
 TEST_CASE("a replica that fails ends the threads of the others too, and training goes on", "[trainer][own_thread]") {
   auto bad      = some(2);
-  bad.rows.y[7] = 3;                                                       // the network has classes 0 to 2
+  bad.rows.y[7] = 3;  // the network has classes 0 to 2
   auto trainer  = tiny::trainer(3, OwnThread<RingAllReduce>{});
   auto never    = tiny::trainer(3, RingAllReduce{});
   CHECK_THROWS_AS(trainer.fit(bad, quietly), BadArgument);

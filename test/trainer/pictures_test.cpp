@@ -39,14 +39,14 @@ auto scaled(bool varies) {
 double learned(std::size_t rows, int epochs) {
   using Net        = nn::resnet::ResNet20<10, 8, nn::SyncBatchNorm<nn::Momentum<90>, nn::Epsilon<10>>>;
   auto const steps = static_cast<std::int64_t>((rows + 31) / 32) * epochs, warm = steps / 10;
-  auto const rate  = optim::warm_up(warm, 0.1F).then(optim::cosine(steps - warm, 0.1F));
-  auto const rule  = optim::SGD{.learning_rate = rate, .momentum = 0.9F, .weight_decay = 1e-4F,
-                                .decay = optim::SGD::Decay::in_gradient};
+  auto const rate = optim::warm_up(warm, 0.1F).then(optim::cosine(steps - warm, 0.1F));
+  auto const rule = optim::SGD{
+      .learning_rate = rate, .momentum = 0.9F, .weight_decay = 1e-4F, .decay = optim::SGD::Decay::in_gradient};
   auto const plain = [](std::string names) { return optim::ParameterGroup{.names = names, .weight_decay = 0}; };
-  auto const model = nn::compile<Net>(loss::SparseCrossEntropy{},
-                                      optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}},
-                                      metric::Accuracy{});
-  auto trainer     = Trainer{model, MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, LocalTransport{}, 1};
+  auto const model =
+      nn::compile<Net>(loss::SparseCrossEntropy{},
+                       optim::Grouped{rule, {plain("*bias"), plain("*gamma"), plain("*beta")}}, metric::Accuracy{});
+  auto trainer = Trainer{model, MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, LocalTransport{}, 1};
   trainer.fit(data::shapes(rows, 1).cache().shuffle(rows).map(scaled(true)).batch(32),
               {.epochs = epochs, .show = Show::nothing});
   CHECK(trainer.hashes()[0] == trainer.hashes()[1]);

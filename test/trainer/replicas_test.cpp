@@ -16,15 +16,13 @@ auto small(auto optimizer) {
   return nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optimizer, metric::Accuracy{});
 }
 
-template <class R = DirectAllReduce>
-auto mirrored(auto model, int replicas, R reduce = {}) {
+template <class R = DirectAllReduce> auto mirrored(auto model, int replicas, R reduce = {}) {
   return Trainer{model, MirroredStrategy{Cpu::logical(replicas)}, reduce, LocalTransport{}, 7};
 }
 
 /// The largest difference of any element of any variable, relative to the largest element of that variable.
-template <class A, class B>
-double difference(A& a, B& b) {
-  auto worst = 0.0;
+template <class A, class B> double difference(A& a, B& b) {
+  auto worst      = 0.0;
   auto const left = a.copies()[0].net.variables(), right = b.copies()[0].net.variables();
   for (std::size_t v = 0; v < left.size(); ++v) {
     double apart = 0, largest = 0;
@@ -45,12 +43,12 @@ TEMPLATE_TEST_CASE("all copies of all variables have the same bits after every s
   auto trainer        = mirrored(small(optim::Adam{}), replicas, TestType{});
   auto previous       = trainer.hashes()[0];
   for (std::size_t step = 0; step < 8; ++step) {
-    auto const rows = std::size_t{5} + step * 3;                           // uneven shares; at 5 rows some are empty
+    auto const rows = std::size_t{5} + step * 3;  // uneven shares; at 5 rows some are empty
     trainer.fit(tiny::Batches<int>{tiny::batch<int>(rows, 64, 1, step), {rows}}, quietly);
     auto const hashes = trainer.hashes();
     REQUIRE(hashes.size() == static_cast<std::size_t>(replicas));
     for (auto const hash : hashes) CHECK(hash == hashes[0]);
-    CHECK(hashes[0] != previous);                                          // and the step did something
+    CHECK(hashes[0] != previous);  // and the step did something
     previous = hashes[0];
   }
 }
@@ -59,7 +57,7 @@ TEST_CASE("four replicas and one agree on the CNN after 20 steps of SGD, uneven 
           "[trainer][mirrored]") {
   auto const sizes =
       std::vector<std::size_t>{32, 29, 32, 3, 30, 31, 32, 1, 32, 33, 32, 29, 32, 2, 30, 31, 32, 5, 32, 7};
-  auto rows        = std::size_t{0};
+  auto rows = std::size_t{0};
   for (auto const n : sizes) rows += n;
   auto const data  = tiny::Batches<int>{tiny::batch<int>(rows, 784, 1), sizes};
   auto const model = nn::compile<tiny::LeNet>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.05F});
@@ -67,7 +65,7 @@ TEST_CASE("four replicas and one agree on the CNN after 20 steps of SGD, uneven 
   auto one         = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, DirectAllReduce{}, LocalTransport{}, 7};
   auto const loss_of_four = four.fit(data, quietly)[0].scores.loss();
   auto const loss_of_one  = one.fit(data, quietly)[0].scores.loss();
-  CHECK(difference(four, one) < 1e-5);                                // float sums in another order: 20 · 6e-8 and some
+  CHECK(difference(four, one) < 1e-5);  // float sums in another order: 20 · 6e-8 and some
   CHECK(loss_of_four == Approx(loss_of_one).epsilon(1e-5));
 }
 
@@ -117,12 +115,14 @@ TEST_CASE("a loop that reduces all gradients after backward learns the same bits
 
   auto live   = Live{MirroredStrategy{Cpu::logical(2)}, DirectAllReduce{}, LocalTransport{}};
   auto copies = live.create(model, 7);
-  for (auto& share : live.distribute(data))                                // nothing leaves before all_reduce here
-    live.run([](auto& replica, auto& copy, Batch& batch) {
-      auto [loss, gradients] = replica.value_and_gradient(copy, batch);
-      replica.all_reduce(gradients);
-      copy.optimizer.apply(copy.net.variables(), gradients);
-    }, copies, share);
+  for (auto& share : live.distribute(data))  // nothing leaves before all_reduce here
+    live.run(
+        [](auto& replica, auto& copy, Batch& batch) {
+          auto [loss, gradients] = replica.value_and_gradient(copy, batch);
+          replica.all_reduce(gradients);
+          copy.optimizer.apply(copy.net.variables(), gradients);
+        },
+        copies, share);
   CHECK(copies[0].hash() == trainer.hashes()[0]);
   CHECK(copies[1].hash() == trainer.hashes()[0]);
   CHECK(live.local_replica(0).traffic().early_bytes == 0);

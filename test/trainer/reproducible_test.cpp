@@ -11,17 +11,16 @@
 
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
 #include <cstdio>
 #include <string>
-#include <unistd.h>
 
 using namespace chorale;
 
 namespace {
 
 /// The hash of all variables after 50 steps of Adam on batches of 70 rows, which 64 shards do not divide.
-template <class R, class T = LocalTransport>
-std::uint64_t trained(int replicas, R reduce, T transport = {}) {
+template <class R, class T = LocalTransport> std::uint64_t trained(int replicas, R reduce, T transport = {}) {
   auto trainer = tiny::trainer(replicas, reduce, transport);
   trainer.fit(tiny::Batches<int>{tiny::batch<int>(50 * 70, 64, 1), std::vector<std::size_t>(50, 70)},
               {.show = Show::nothing});

@@ -46,8 +46,7 @@ struct Words : Field<int, 4> {};
 struct Next : Field<int, 4> {};
 
 /// A GPT of width 8, whose head is tied to its table: the products of its block are split over A.
-template <class A>
-struct Gpt : nn::Graph<Words> {
+template <class A> struct Gpt : nn::Graph<Words> {
   nn::Embedding<12, 8, nn::DenseGradient> table{"table"};
   nn::LayerNorm first{"first"}, second{"second"}, last{"last"};
   nn::ColumnDense<A, 24, nn::Blocks<3>> look{"look"};
@@ -90,29 +89,26 @@ struct Form {
   std::function<Learned(Folder const&, int epochs)> until;
 };
 
-template <int parts = 1, class S>
-auto trainer_of(S strategy) {
+template <int parts = 1, class S> auto trainer_of(S strategy) {
   auto const model = nn::compile<Gpt<Axis<"tensor", parts>>>(
       loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.02F, .global_clipnorm = 0.4F});
   return Trainer{model, strategy, Reproducible<4>{}, LocalTransport{}, 7};
 }
-template <int parts = 1, class S>
-Form form(std::string name, S strategy) {
+template <int parts = 1, class S> Form form(std::string name, S strategy) {
   return {std::move(name), [strategy](Folder const& folder, int epochs) {
-    auto trainer       = trainer_of<parts>(strategy);
-    auto const history = trainer.fit(texts(), {.epochs = epochs, .show = Show::nothing,
-                                               .checkpoints = {.folder = folder.path}});
-    auto const last    = folder / checkpoint_name(trainer.step());
-    return Learned{bytes_of(last / "variables.safetensors"), bytes_of(last / "optimizer.safetensors"),
-                   history.back().scores.loss()};
-  }};
+            auto trainer = trainer_of<parts>(strategy);
+            auto const history =
+                trainer.fit(texts(), {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = folder.path}});
+            auto const last = folder / checkpoint_name(trainer.step());
+            return Learned{bytes_of(last / "variables.safetensors"), bytes_of(last / "optimizer.safetensors"),
+                           history.back().scores.loss()};
+          }};
 }
 
 using Data   = Axis<"data", 2>;
 using Tensor = Axis<"tensor", 2>;
 
-template <int n, int micro_batches = 4, class... Others>
-auto stages(int devices) {
+template <int n, int micro_batches = 4, class... Others> auto stages(int devices) {
   return MeshStrategy{Mesh<Others..., Axis<"stage", n>>{Cpu::logical(devices)},
                       pipelined<OneForwardOneBackward<micro_batches>>()};
 }
@@ -129,8 +125,8 @@ std::vector<Form> all_forms() {
   all.push_back(form("Zero::three within 2 on 4", HybridStrategy<Zero::three, 2>{Cpu::logical(4)}));
   all.push_back(form<2>("tensor 2", MeshStrategy{Mesh<Tensor>{Cpu::logical(2)}}));
   all.push_back(form<2>("data 2 x tensor 2", MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)}}));
-  all.push_back(form<2>("data 2 x tensor 2, Zero::one", MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)},
-                                                                     sharded<Zero::one>("data")}));
+  all.push_back(form<2>("data 2 x tensor 2, Zero::one",
+                        MeshStrategy{Mesh<Data, Tensor>{Cpu::logical(4)}, sharded<Zero::one>("data")}));
   all.push_back(form("2 stages", stages<2>(2)));
   all.push_back(form("3 stages", stages<3>(3)));
   all.push_back(form("4 stages", stages<4>(4)));
@@ -143,7 +139,7 @@ std::vector<Form> all_forms() {
 using namespace resume_forms_test;
 
 TEST_CASE("what one form of training saved every other one goes on with, bit for bit", "[trainer][resume][matrix]") {
-  auto const all         = all_forms();
+  auto const all = all_forms();
   REQUIRE(all.size() == 25);
   auto const never       = Folder{};
   auto const undisturbed = all[0].until(never, 2);
@@ -174,7 +170,7 @@ TEST_CASE("an evaluator of any form reads the checkpoints of another", "[trainer
     REQUIRE(seen.size() == 1);
     CHECK(seen[0].step == 3);
     CHECK(seen[0].scores.rows() == 14);
-    CHECK(seen[0].scores.loss() == Approx(loss).epsilon(1e-6));            // added up over shares, in another order
+    CHECK(seen[0].scores.loss() == Approx(loss).epsilon(1e-6));  // added up over shares, in another order
     auto const predicted = trainer.predict(texts()).values;
     REQUIRE(predicted.size() == outputs.size());
     for (std::size_t i = 0; i < outputs.size(); ++i) CHECK(predicted[i] == Approx(outputs[i]).margin(1e-5));
@@ -190,7 +186,8 @@ TEST_CASE("forms that do not fit a number of ranks, or the logical shards, are r
   CHECK_THROWS_WITH((Mesh<Tensor>{Cpu::logical(3)}), Catch::Contains("the mesh tensor 2 has 2 ranks, but there are 3"));
   CHECK_THROWS_WITH((stages<2, 2, Data>(3)), Catch::Contains("the mesh data 2 x stage 2 has 4 ranks, but there are 3"));
   auto const folder = Folder{};
-  CHECK_THROWS_WITH(form("", stages<2, 4, Data>(4)).until(folder, 1),
-                    Catch::Contains("micro-batches are the logical shards of Reproducible<4>, of which each of 2 shares "
-                                    "has 2, but the schedule of the pipeline has 4"));
+  CHECK_THROWS_WITH(
+      form("", stages<2, 4, Data>(4)).until(folder, 1),
+      Catch::Contains("micro-batches are the logical shards of Reproducible<4>, of which each of 2 shares "
+                      "has 2, but the schedule of the pipeline has 4"));
 }

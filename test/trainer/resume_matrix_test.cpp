@@ -30,29 +30,28 @@ struct Run {
   std::function<std::vector<float>(Folder const&, int epochs)> until;
 };
 
-template <class R, class S>
-Run run(std::string name, S strategy) {
-  return {std::move(name), [strategy](Folder const& folder, int epochs) {
-    auto trainer = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}), strategy,
-                           R{}, LocalTransport{}, 7};
-    trainer.fit(tiny::uneven(), {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = folder.path}});
-    return tiny::values_of(trainer);
-  }};
+template <class R, class S> Run run(std::string name, S strategy) {
+  return {
+      std::move(name), [strategy](Folder const& folder, int epochs) {
+        auto trainer = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
+                               strategy, R{}, LocalTransport{}, 7};
+        trainer.fit(tiny::uneven(), {.epochs = epochs, .show = Show::nothing, .checkpoints = {.folder = folder.path}});
+        return tiny::values_of(trainer);
+      }};
 }
 
-template <class R>
-std::vector<Run> in_step() {
+template <class R> std::vector<Run> in_step() {
   auto all = std::vector<Run>{run<R>("one", OneDeviceStrategy{Cpu::logical(1)[0]})};
   for (int n = 1; n <= 4; ++n) {
     all.push_back(run<R>("mirrored " + std::to_string(n), MirroredStrategy{Cpu::logical(n)}));
     all.push_back(run<R>("central " + std::to_string(n), CentralStorageStrategy{Cpu::logical(n)}));
-    if (n == 2 || n == 3) all.push_back(run<R>("sharded " + std::to_string(n), ShardedStrategy<Zero::one>{Cpu::logical(n)}));
+    if (n == 2 || n == 3)
+      all.push_back(run<R>("sharded " + std::to_string(n), ShardedStrategy<Zero::one>{Cpu::logical(n)}));
   }
   return all;
 }
 
-template <class R, class P>
-Run servers(int workers, int n, P placement) {
+template <class R, class P> Run servers(int workers, int n, P placement) {
   return run<R>("servers " + std::to_string(workers) + " " + std::to_string(n),
                 ParameterServerStrategy{Cluster::local(workers, n), Synchronous{}, placement});
 }
@@ -63,7 +62,8 @@ TEST_CASE("what one saved every other one has", "[trainer][resume][matrix]") {
   using placement::FixedShards, placement::Partitioned;
   auto all = in_step<RingAllReduce>();
   for (int n = 1; n <= 4; ++n) {
-    all.push_back(run<RingAllReduce>("local sgd " + std::to_string(n), local_sgd<4>(MirroredStrategy{Cpu::logical(n)})));
+    all.push_back(
+        run<RingAllReduce>("local sgd " + std::to_string(n), local_sgd<4>(MirroredStrategy{Cpu::logical(n)})));
     all.push_back(servers<RingAllReduce>(n, 2, placement::GreedyByBytes{}));
   }
   all.push_back(run<RingAllReduce>("gossip 3", Gossip{MirroredStrategy{Cpu::logical(3)}}));

@@ -17,8 +17,7 @@ using chorale::test::Folder;
 
 namespace {
 
-template <class S>
-auto learner(S strategy) {
+template <class S> auto learner(S strategy) {
   return Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}), strategy,
                  RingAllReduce{}, LocalTransport{}, 7};
 }
@@ -80,14 +79,15 @@ TEST_CASE("what servers saved goes on anywhere, and the other way", "[trainer][r
   after_two(learner(servers(2, 1)), learner(MirroredStrategy{Cpu::logical(2)}));
   after_two(learner(MirroredStrategy{Cpu::logical(3)}), learner(servers(2, 2)));
   after_two(learner(servers(3, 2)), learner(servers(1, 1)));
-  after_two(learner(servers(1, 1)), learner(ParameterServerStrategy{
-      Cluster::local(2, 3), Synchronous{}, placement::Partitioned<placement::FixedShards<2>>{}}));
+  after_two(learner(servers(1, 1)),
+            learner(ParameterServerStrategy{Cluster::local(2, 3), Synchronous{},
+                                            placement::Partitioned<placement::FixedShards<2>>{}}));
 }
 
 TEST_CASE("callbacks under servers are told what they had decided", "[trainer][resume][ps]") {
   auto const data   = tiny::uneven();
   auto const folder = Folder{};
-  auto const stop = [] { return EarlyStopping{.patience = 3}; };
+  auto const stop   = [] { return EarlyStopping{.patience = 3}; };
   CHECK(learner(servers(2, 1)).fit(data, epochs(folder, 2), Worse{}, stop()).size() == 2);
   CHECK(learner(servers(2, 2)).fit(data, epochs(folder, 9), Worse{}, stop()).size() == 2);
   CHECK(learner(servers(2, 2)).fit(data, epochs(folder, 9), Worse{}, stop()).empty());

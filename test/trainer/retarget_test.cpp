@@ -29,7 +29,8 @@ using namespace chorale;
 namespace {
 
 auto adam() {
-  return nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F, .global_clipnorm = 0.5F});
+  return nn::compile<tiny::Small>(loss::SparseCrossEntropy{},
+                                  optim::Adam{.learning_rate = 0.01F, .global_clipnorm = 0.5F});
 }
 FitOptions epoch(int i) { return {.epochs = i + 1, .initial_epoch = i, .show = Show::nothing}; }
 
@@ -37,8 +38,7 @@ auto mirrored(int n) { return MirroredStrategy{Cpu::logical(n)}; }
 auto sharded(int n) { return ShardedStrategy<Zero::one>{Cpu::logical(n)}; }
 
 /// The variables, which all replicas have.
-template <class Trainer>
-std::vector<float> bits_of(Trainer& trainer) {
+template <class Trainer> std::vector<float> bits_of(Trainer& trainer) {
   for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
   return tiny::values_of(trainer);
 }
@@ -63,16 +63,23 @@ std::size_t shards(int first, int world) {
 TEST_CASE("lines of another rank from which ranks and ranges are taken are compared first", "[trainer][retarget]") {
   using Lines      = std::vector<detail::HeldLine>;
   auto const check = [](Lines const& lines) {
-    auto teller = std::vector<int>{0, -1};                                 // rank 0 has told of old rank 0
+    auto teller = std::vector<int>{0, -1};  // rank 0 has told of old rank 0
     detail::expect_lines(lines, 1, 2, teller);
     return teller;
   };
   CHECK(check({{1, 3, 0, 0, 8, 1}, {1, 3, 1, 8, 8, 1}, {0, 1, 0, 0, 8, 1}}) == std::vector<int>{0, -1, -1, 1});
   CHECK_THROWS_WITH(check({{0, 5, 0, 0, 8, 1}}),
                     Catch::Contains("rank 1 of 2 tells that new rank 5 has elements 0 to 8 of array 0, of which"));
-  for (auto const& line : Lines{{1, 0, 0, 0, 8, 1}, {1, 3, 0, 0, 8, 0}, {1, -1, 0, 0, 8, 1}, {1, 65'536, 0, 0, 8, 1},
-                                {1, 3, -1, 0, 8, 1}, {1, 3, 1LL << 32, 0, 8, 1}, {1, 3, 0, 9, 8, 1},
-                                {1, 3, 0, -1, 8, 1}, {2, 1, 0, 0, 8, 1}, {0, 0, 0, 0, 8, 1}})
+  for (auto const& line : Lines{{1, 0, 0, 0, 8, 1},
+                                {1, 3, 0, 0, 8, 0},
+                                {1, -1, 0, 0, 8, 1},
+                                {1, 65'536, 0, 0, 8, 1},
+                                {1, 3, -1, 0, 8, 1},
+                                {1, 3, 1LL << 32, 0, 8, 1},
+                                {1, 3, 0, 9, 8, 1},
+                                {1, 3, 0, -1, 8, 1},
+                                {2, 1, 0, 0, 8, 1},
+                                {0, 0, 0, 0, 8, 1}})
     CHECK_THROWS_AS(check({line}), Disagreement);
 }
 
@@ -84,13 +91,13 @@ TEST_CASE("a run that changes strategy and ranks has the bits of one that does n
   auto first      = Trainer{adam(), mirrored(2), r, t, 7};
   first.fit(data, epoch(0));
   auto const values = first.variables().body().size_bytes();
-  auto second = retarget(std::move(first), sharded(3), r, t, &moved);
+  auto second       = retarget(std::move(first), sharded(3), r, t, &moved);
   CHECK(second.step() == 20);
-  CHECK(moved.bytes == values + 2 * shards(2, 3));                         // the third rank alone gets something
+  CHECK(moved.bytes == values + 2 * shards(2, 3));  // the third rank alone gets something
   CHECK(moved.kept == 2 * values + 2 * shards(0, 3) - 2 * shards(2, 3));
   second.fit(data, epoch(1));
   auto third = retarget(std::move(second), mirrored(4), r, t, &moved);
-  CHECK(moved.bytes == values + 2 * (4 * shards(0, 3) - shards(0, 3)));    // two slots; each rank has its shard
+  CHECK(moved.bytes == values + 2 * (4 * shards(0, 3) - shards(0, 3)));  // two slots; each rank has its shard
   third.fit(data, epoch(2));
   auto fourth = retarget(std::move(third), CentralStorageStrategy{Cpu::logical(2)}, r, t, &moved);
   CHECK(moved.bytes == 0);
@@ -98,7 +105,7 @@ TEST_CASE("a run that changes strategy and ranks has the bits of one that does n
   auto fifth = retarget(std::move(fourth), sharded(5), r, t, &moved);
   fifth.fit(data, epoch(4));
   auto last = retarget(std::move(fifth), OneDeviceStrategy{Cpu::logical(1)[0]}, r, t, &moved);
-  CHECK(moved.bytes == 0);                                                 // all five shards are in this process
+  CHECK(moved.bytes == 0);  // all five shards are in this process
   last.fit(data, epoch(5));
   CHECK(last.step() == 120);
   CHECK(bits_of(last) == never_changed(6));
@@ -110,12 +117,12 @@ TEST_CASE("a run changes its transport, and grows over messages", "[trainer][ret
   auto const over = [](int n) { return MultiWorkerMirroredStrategy{Cluster::local(n), Cpu::logical(1)}; };
   auto first      = Trainer{adam(), over(2), Reproducible<8>{}, TcpTransport{}, 7};
   first.fit(data, epoch(0));
-  auto second = retarget(std::move(first), ShardedStrategy<Zero::one>{Cluster::local(2), Cpu::logical(1)}, Reproducible<8>{},
-                         SharedMemoryTransport{}, &moved);
+  auto second = retarget(std::move(first), ShardedStrategy<Zero::one>{Cluster::local(2), Cpu::logical(1)},
+                         Reproducible<8>{}, SharedMemoryTransport{}, &moved);
   CHECK(moved.bytes == 0);
   second.fit(data, epoch(1));
   auto third = retarget(std::move(second), over(4), Reproducible<8>{}, Counting<TcpTransport>{}, &moved);
-  CHECK(moved.moves == 2 * 2 + 2 * 2 + 2 * 2 * 2);                          // halves of values; two slots
+  CHECK(moved.moves == 2 * 2 + 2 * 2 + 2 * 2 * 2);  // halves of values; two slots
   third.fit(data, epoch(2));
   CHECK(bits_of(third) == never_changed(3));
 }
@@ -138,41 +145,43 @@ TEST_CASE("mirrored variables are cut into shards and come together again", "[tr
   auto first      = Trainer{adam(), mirrored(2), Reproducible<8>{}, LocalTransport{}, 7};
   first.fit(data, epoch(0));
   auto const values = first.variables().body().size_bytes();
-  auto second = retarget(std::move(first), ShardedStrategy<Zero::three>{Cpu::logical(2)}, Reproducible<8>{}, LocalTransport{},
-                         &moved);
-  CHECK(moved.bytes == 0);                                                 // each has its shard already
+  auto second       = retarget(std::move(first), ShardedStrategy<Zero::three>{Cpu::logical(2)}, Reproducible<8>{},
+                               LocalTransport{}, &moved);
+  CHECK(moved.bytes == 0);  // each has its shard already
   second.fit(data, epoch(1));
   auto third = retarget(std::move(second), mirrored(4), Reproducible<8>{}, LocalTransport{}, &moved);
-  CHECK(moved.bytes == 3 * (4 * values - values));                         // variables and two slots, without what is there
+  CHECK(moved.bytes == 3 * (4 * values - values));  // variables and two slots, without what is there
   third.fit(data, epoch(2));
-  auto fourth = retarget(std::move(third), ShardedStrategy<Zero::two>{Cpu::logical(3)}, Reproducible<8>{}, LocalTransport{},
-                         &moved);
+  auto fourth = retarget(std::move(third), ShardedStrategy<Zero::two>{Cpu::logical(3)}, Reproducible<8>{},
+                         LocalTransport{}, &moved);
   CHECK(moved.bytes == 0);
   fourth.fit(data, epoch(3));
-  auto fifth = retarget(std::move(fourth), ShardedStrategy<Zero::three>{Cpu::logical(5)}, Reproducible<8>{}, LocalTransport{});
+  auto fifth =
+      retarget(std::move(fourth), ShardedStrategy<Zero::three>{Cpu::logical(5)}, Reproducible<8>{}, LocalTransport{});
   fifth.fit(data, epoch(4));
-  CHECK(tiny::values_of(fifth) == never_changed(5));                      // hashes() are those of shards
+  CHECK(tiny::values_of(fifth) == never_changed(5));  // hashes() are those of shards
 }
 
 TEST_CASE("processes join a run that goes on", "[trainer][retarget][processes]") {
   auto const before = free_loopback_addresses(2), after = free_loopback_addresses(3);
-  auto processes    = chorale::test::Processes{3, [&](int me, chorale::test::Voice voice) {
-    auto const cluster_of = [&](std::vector<std::string> const& addresses) {
-      return Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
-    };
-    auto const larger = ShardedStrategy<Zero::one>{cluster_of(after), Cpu::logical(1)};
-    auto moved        = Moved{};
-    auto const go_on  = [&](auto trainer) {
-      trainer.fit(tiny::uneven(), epoch(1));
-      voice.say(std::to_string(trainer.hashes()[0]) + " " + std::to_string(trainer.step()) + " " +
-                std::to_string(moved.bytes));
-    };
-    if (me == 2) return go_on(join_retargeted(adam(), larger, Reproducible<8>{}, TcpTransport{}, 7, &moved));
-    auto first = Trainer{adam(), MultiWorkerMirroredStrategy{cluster_of(before), Cpu::logical(1)}, Reproducible<8>{},
-                         TcpTransport{}, 7};
-    first.fit(tiny::uneven(), epoch(0));
-    go_on(retarget(std::move(first), larger, Reproducible<8>{}, TcpTransport{}, &moved));
-  }};
+  auto processes = chorale::test::Processes{
+      3, [&](int me, chorale::test::Voice voice) {
+        auto const cluster_of = [&](std::vector<std::string> const& addresses) {
+          return Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
+        };
+        auto const larger = ShardedStrategy<Zero::one>{cluster_of(after), Cpu::logical(1)};
+        auto moved        = Moved{};
+        auto const go_on  = [&](auto trainer) {
+          trainer.fit(tiny::uneven(), epoch(1));
+          voice.say(std::to_string(trainer.hashes()[0]) + " " + std::to_string(trainer.step()) + " " +
+                     std::to_string(moved.bytes));
+        };
+        if (me == 2) return go_on(join_retargeted(adam(), larger, Reproducible<8>{}, TcpTransport{}, 7, &moved));
+        auto first = Trainer{adam(), MultiWorkerMirroredStrategy{cluster_of(before), Cpu::logical(1)},
+                             Reproducible<8>{}, TcpTransport{}, 7};
+        first.fit(tiny::uneven(), epoch(0));
+        go_on(retarget(std::move(first), larger, Reproducible<8>{}, TcpTransport{}, &moved));
+      }};
   auto one = Trainer{adam(), OneDeviceStrategy{Cpu::logical(1)[0]}, Reproducible<8>{}, LocalTransport{}, 7};
   one.fit(tiny::uneven(), {.epochs = 2, .show = Show::nothing});
   auto const bytes = one.variables().body().size_bytes() + 2 * shards(2, 3);
@@ -189,8 +198,8 @@ auto workers_at(std::vector<std::string> const& addresses, int me) {
 }
 /// Workers that know where the first one listens, and nothing else.
 auto workers_meeting_at(std::string const& first, int n, int me) {
-  auto parts = ClusterParts{
-      .me = {Role::worker, me}, .job = "test-" + first, .no_addresses = "they meet", .meets_at = first};
+  auto parts =
+      ClusterParts{.me = {Role::worker, me}, .job = "test-" + first, .no_addresses = "they meet", .meets_at = first};
   for (int i = 0; i < n; ++i) parts.tasks.push_back({{Role::worker, i}});
   return Cluster{std::move(parts)};
 }
@@ -214,15 +223,14 @@ struct Impatient {
 };
 
 /// Tries every way in which new parts refuse that all are in this process.
-template <class Trainer>
-void refuse_in_turn(Trainer& trainer) {
+template <class Trainer> void refuse_in_turn(Trainer& trainer) {
   auto const r         = Reproducible<8>{};
   auto const elsewhere = worker(workers_at({"127.0.0.1:1", "127.0.0.1:2"}, 0));
   CHECK_THROWS_WITH(retarget(std::move(trainer), elsewhere, r, LocalTransport{}),
                     Catch::Contains("connects threads of one process"));
   CHECK_THROWS_AS(retarget(std::move(trainer), sharded(2), r, SharedMemoryTransport{.arena = std::size_t{1} << 46}),
                   OutOfMemory);
-  auto const addresses = std::vector<std::string>{"203.0.113.1:9", "203.0.113.1:10"};     // not of this host
+  auto const addresses = std::vector<std::string>{"203.0.113.1:9", "203.0.113.1:10"};  // not of this host
   CHECK_THROWS_AS(retarget(std::move(trainer), mirrored(2), r, TcpTransport{.addresses = addresses}), BadArgument);
 }
 
@@ -263,26 +271,26 @@ TEST_CASE("a trainer whose retarget is refused is as it was", "[trainer][retarge
 
 TEST_CASE("what one process refuses, all hear at once, and all stay as they were", "[trainer][retarget][processes]") {
   auto const before = free_loopback_addresses(2), after = free_loopback_addresses(2);
-  auto processes    = chorale::test::Processes{2, [&](int me, chorale::test::Voice voice) {
-    auto old = Trainer{adam(), worker(workers_at(before, me)), Reproducible<8>{}, TcpTransport{}, 7};
-    old.fit(tiny::uneven(), epoch(0));
-    auto const go_on = [&](auto const& strategy, auto const& transport) {
-      try {
-        retarget(std::move(old), strategy, Reproducible<8>{}, transport);
-      } catch (BadArgument const& error) {
-        voice.say(error.what());
-      }
-    };
-    auto const elsewhere = me == 0 ? after : std::vector{after[0], std::string{"203.0.113.1:9"}};
-    go_on(sharded_worker(workers_at(after, me)), TcpTransport{.addresses = elsewhere});
-    go_on(sharded_worker(workers_at(after, me)), SharedMemoryTransport{.ring = me == 0 ? 0U : 1U});
-    old.fit(tiny::uneven(), epoch(1));
-    auto last = retarget(std::move(old), worker(workers_at(before, me)), Reproducible<8>{}, TcpTransport{});
-    last.fit(tiny::uneven(), epoch(2));                                    // with the addresses of the old job
-    voice.say(std::to_string(last.hashes()[0]));
-  }};
+  auto processes = chorale::test::Processes{
+      2, [&](int me, chorale::test::Voice voice) {
+        auto old = Trainer{adam(), worker(workers_at(before, me)), Reproducible<8>{}, TcpTransport{}, 7};
+        old.fit(tiny::uneven(), epoch(0));
+        auto const go_on = [&](auto const& strategy, auto const& transport) {
+          try {
+            retarget(std::move(old), strategy, Reproducible<8>{}, transport);
+          } catch (BadArgument const& error) { voice.say(error.what()); }
+        };
+        auto const elsewhere = me == 0 ? after : std::vector{after[0], std::string{"203.0.113.1:9"}};
+        go_on(sharded_worker(workers_at(after, me)), TcpTransport{.addresses = elsewhere});
+        go_on(sharded_worker(workers_at(after, me)), SharedMemoryTransport{.ring = me == 0 ? 0U : 1U});
+        old.fit(tiny::uneven(), epoch(1));
+        auto last = retarget(std::move(old), worker(workers_at(before, me)), Reproducible<8>{}, TcpTransport{});
+        last.fit(tiny::uneven(), epoch(2));  // with the addresses of the old job
+        voice.say(std::to_string(last.hashes()[0]));
+      }};
   for (int me = 0; me < 2; ++me)
-    for (auto const* why : {"a rank that listens on 203.0.113.1 can be reached", "ring is a multiple of 8192 bytes, got 1"}) {
+    for (auto const* why :
+         {"a rank that listens on 203.0.113.1 can be reached", "ring is a multiple of 8192 bytes, got 1"}) {
       auto const line = processes.line(me);
       CHECK_THAT(line, Catch::Contains(why));
       CHECK((me == 1 || line.find("rank 1 cannot go on in the new job, so all stay in the old one") != line.npos));
@@ -299,28 +307,30 @@ TEST_CASE("a process that dies while the new job is joined is named at once", "[
     INFO("joined over " << how);
     auto const before = free_loopback_addresses(2), after = free_loopback_addresses(3);
     auto const folder = chorale::test::Folder{};
-    auto processes    = chorale::test::Processes{2, [&](int me, chorale::test::Voice voice) {
-      auto old = Trainer{adam(), worker(workers_at(before, me)), Reproducible<8>{}, TcpTransport{}, 7};
-      old.fit(tiny::uneven(), epoch(0));
-      auto const way   = std::string{how};
-      auto const tells = [&](std::string const& line) {                    // that the other one has joined
-        if (line.find("for 1 of 3: rank 2") != line.npos || line.find("1 of 3 members did not come: 2") != line.npos)
-          voice.say("waiting");
-      };
-      auto const tcp   = TcpTransport{.report_every = std::chrono::milliseconds{5}, .log = tells};
-      auto const go_on = [&](Cluster cluster, auto transport) {
-        retarget(std::move(old), sharded_worker(std::move(cluster)), Reproducible<8>{}, transport);
-      };
-      if (way == "shared memory") voice.say("waiting");
-      try {
-        if (way == "TCP") go_on(workers_at(after, me), tcp);
-        if (way == "shared memory") go_on(workers_at(after, me), SharedMemoryTransport{});
-        if (way == "a meeting") go_on(workers_meeting_at(after[0], 3, me), tcp);
-      } catch (PeerLost const& error) {
-        old.save(folder / "weights.safetensors");
-        voice.say("lost " + std::to_string(error.rank()) + " after " + std::to_string(old.step()));
-      }
-    }};
+    auto processes    = chorale::test::Processes{
+        2, [&](int me, chorale::test::Voice voice) {
+          auto old = Trainer{adam(), worker(workers_at(before, me)), Reproducible<8>{}, TcpTransport{}, 7};
+          old.fit(tiny::uneven(), epoch(0));
+          auto const way   = std::string{how};
+          auto const tells = [&](std::string const& line) {  // that the other one has joined
+            if (line.find("for 1 of 3: rank 2") != line.npos ||
+                line.find("1 of 3 members did not come: 2") != line.npos)
+              voice.say("waiting");
+          };
+          auto const tcp   = TcpTransport{.report_every = std::chrono::milliseconds{5}, .log = tells};
+          auto const go_on = [&](Cluster cluster, auto transport) {
+            retarget(std::move(old), sharded_worker(std::move(cluster)), Reproducible<8>{}, transport);
+          };
+          if (way == "shared memory") voice.say("waiting");
+          try {
+            if (way == "TCP") go_on(workers_at(after, me), tcp);
+            if (way == "shared memory") go_on(workers_at(after, me), SharedMemoryTransport{});
+            if (way == "a meeting") go_on(workers_meeting_at(after[0], 3, me), tcp);
+          } catch (PeerLost const& error) {
+            old.save(folder / "weights.safetensors");
+            voice.say("lost " + std::to_string(error.rank()) + " after " + std::to_string(old.step()));
+          }
+        }};
     processes.expect(0, "waiting");
     processes.send(1, SIGKILL);
     processes.expect(0, "lost 1 after 20");

@@ -28,29 +28,34 @@ using chorale::test::Voice;
 
 namespace {
 
-std::atomic<bool> is_slow = false;                                         // the next fsync
-std::atomic<bool> reads_slowly = false;                                    // the next pread
-constexpr auto limits = Timeouts{.warn_stuck = 2s, .stuck = 3s, .join = 60s};
+std::atomic<bool> is_slow      = false;  // the next fsync
+std::atomic<bool> reads_slowly = false;  // the next pread
+constexpr auto limits          = Timeouts{.warn_stuck = 2s, .stuck = 3s, .join = 60s};
 
 /// Trains on two ranks, and saves every second update. The chief's disk is slow once, at this.
-template <class T>
-void train(Saving saving, T transport, std::atomic<bool>& slow = is_slow) {
+template <class T> void train(Saving saving, T transport, std::atomic<bool>& slow = is_slow) {
   transport.timeouts   = limits;
   auto const folder    = chorale::test::Folder{};
   auto const addresses = free_loopback_addresses(2);
-  auto ranks           = Processes{2, [&](int me, Voice voice) {
-    auto const cluster = Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
-    auto one = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
-                       MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, Reproducible<8>{}, transport, 7};
-    auto const fit = [&](int epochs) {
-      one.fit(tiny::uneven(), {.epochs = epochs, .show = Show::nothing,
-                               .checkpoints = {.folder = folder.path, .saving = saving}, .checkpoint_every = 2});
-    };
-    if (&slow == &reads_slowly) fit(1);                                    // so that there is one to read
-    slow = me == 0;
-    fit(2);
-    voice.say(slow ? "nothing was slow" : "ended");
-  }, 120};
+  auto ranks           = Processes{
+      2,
+      [&](int me, Voice voice) {
+        auto const cluster =
+            Cluster::at({.workers = addresses, .me = {Role::worker, me}, .job = "test-" + addresses[0]});
+        auto one = Trainer{nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}),
+                           MultiWorkerMirroredStrategy{cluster, Cpu::logical(1)}, Reproducible<8>{}, transport, 7};
+        auto const fit = [&](int epochs) {
+          one.fit(tiny::uneven(), {.epochs           = epochs,
+                                             .show             = Show::nothing,
+                                             .checkpoints      = {.folder = folder.path, .saving = saving},
+                                             .checkpoint_every = 2});
+        };
+        if (&slow == &reads_slowly) fit(1);  // so that there is one to read
+        slow = me == 0;
+        fit(2);
+        voice.say(slow ? "nothing was slow" : "ended");
+      },
+      120};
   for (int i = 0; i < 2; ++i) CHECK(ranks.line(i) == "ended");
 }
 

@@ -28,8 +28,7 @@ using Catch::Contains;
 namespace speed_test {
 
 /// What `work` writes to standard output.
-template <class Work>
-std::string said(Work&& work) {
+template <class Work> std::string said(Work&& work) {
   auto text      = std::ostringstream{};
   auto* const to = std::cout.rdbuf(text.rdbuf());
   try {
@@ -69,10 +68,12 @@ struct RaggedReader : nn::Graph<Words> {
 auto ragged_rows() {
   auto x = std::vector<float>(10);
   for (std::size_t r = 0; r < x.size(); ++r) x[r] = static_cast<float>(r);
-  return data::from_tensors(x, x, 1).map<Words, Value>([](auto const& row, auto& to) {
-    to[Words{}].assign(1 + static_cast<std::size_t>(row.x[0]) % 4, 7);
-    to[Value{}].assign(1, 0.5F);
-  }).batch(4);
+  return data::from_tensors(x, x, 1)
+      .map<Words, Value>([](auto const& row, auto& to) {
+        to[Words{}].assign(1 + static_cast<std::size_t>(row.x[0]) % 4, 7);
+        to[Value{}].assign(1, 0.5F);
+      })
+      .batch(4);
 }
 
 }  // namespace speed_test
@@ -91,22 +92,24 @@ TEST_CASE("a run tells its parameters and its memory before its first step, once
   CHECK(times(text, lines) == 1);
   CHECK(text.find(lines) < text.find("3/3"));
   CHECK(text.find("per second") == text.npos);
-  CHECK(times(text, " rows/s") + times(text, " images/s") == 3);           // after each epoch
+  CHECK(times(text, " rows/s") + times(text, " images/s") == 3);  // after each epoch
   CHECK(times(text, "of floor") == 0);
-  CHECK_THAT(lines, Contains("683 parameters: variables 2.94 KiB, gradients 2.94 KiB, optimizer slots 2.94 KiB\n2 replicas of "
-                             "6 rows: activations ") && Contains(" each, received messages ") && Contains(" each, peak "));
+  CHECK_THAT(lines,
+             Contains("683 parameters: variables 2.94 KiB, gradients 2.94 KiB, optimizer slots 2.94 KiB\n2 replicas of "
+                      "6 rows: activations ") &&
+                 Contains(" each, received messages ") && Contains(" each, peak "));
 }
 
 TEST_CASE("a run whose replicas take more than their budget is refused before it begins", "[trainer][memory]") {
   auto const strategy = MirroredStrategy{Cpu::logical(2)};
-  auto const memory   = memory_plan<MirroredStrategy<>>(tiny::learner(), RingAllReduce{}, Cpu::logical(1)[0], 6, {0, 2});
-  auto const refused  = Contains("a replica takes " + text_of_bytes(memory.peak()));
-  auto const with     = [&](MemoryBudget budget) {
+  auto const memory  = memory_plan<MirroredStrategy<>>(tiny::learner(), RingAllReduce{}, Cpu::logical(1)[0], 6, {0, 2});
+  auto const refused = Contains("a replica takes " + text_of_bytes(memory.peak()));
+  auto const with    = [&](MemoryBudget budget) {
     return Trainer{tiny::learner(), strategy, RingAllReduce{}, LocalTransport{}, 7, budget};
   };
   CHECK_NOTHROW(with({.bytes = memory.peak(), .rows = 6}));
   CHECK_THROWS_WITH(with({.bytes = memory.peak() - 1, .rows = 6}), refused);
-  CHECK_NOTHROW(with({.bytes = memory.peak() - 1}));                       // without rows: activations come later
+  CHECK_NOTHROW(with({.bytes = memory.peak() - 1}));  // without rows: activations come later
   CHECK_THROWS_WITH(with({.bytes = memory.variables}), Contains("a replica takes "));
   auto trainer = with({});
   auto before  = trainer.hashes();
@@ -122,17 +125,18 @@ TEST_CASE("all replicas of a task have one budget, beside that of each", "[train
   auto const with   = [&](std::size_t budget) {
     trainer.fit(tiny::some(), {.show = Show::nothing, .task_memory_budget = budget});
   };
-  CHECK_THROWS_WITH(with(2 * memory.peak() - 1), Contains("the 2 replicas of this task take ") &&
-                                                     Contains("together, and its memory budget is "));
+  CHECK_THROWS_WITH(with(2 * memory.peak() - 1),
+                    Contains("the 2 replicas of this task take ") && Contains("together, and its memory budget is "));
   CHECK_NOTHROW(with(2 * memory.peak()));
   CHECK_NOTHROW(check_task_budget(memory, 3, memory.variables, 3 * memory.peak() - 2 * memory.variables));
 }
 
 TEST_CASE("a run says what a CPU does with products in bf16, and its learning rate", "[trainer]") {
-  using Net        = tiny::Small;
-  auto const model = nn::compile<Net, nn::Precision<bf16>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.25F});
-  auto trainer     = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 7};
-  auto const text  = said([&] { trainer.fit(tiny::some(), {.epochs = 2}); });
+  using Net = tiny::Small;
+  auto const model =
+      nn::compile<Net, nn::Precision<bf16>>(loss::SparseCrossEntropy{}, optim::SGD{.learning_rate = 0.25F});
+  auto trainer    = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 7};
+  auto const text = said([&] { trainer.fit(tiny::some(), {.epochs = 2}); });
   CAPTURE(text);
   CHECK(times(text, onednn::text_of_products(Products::bf16)) == 1);
   CHECK(onednn::text_of_products(Products::bf16, false) == "products: in float, as this CPU has no AMX for bf16\n");
@@ -142,8 +146,11 @@ TEST_CASE("a run says what a CPU does with products in bf16, and its learning ra
 
 TEST_CASE("one configuration of a run says where it writes, how often, and goes on there", "[trainer][run]") {
   auto const folder = Folder{};
-  auto run          = RunConfig{.folder = folder.path / "run", .epochs = 2, .save_checkpoints_steps = 2,
-                                .keep_checkpoint_max = 3, .save_summary_steps = 1};
+  auto run          = RunConfig{.folder                 = folder.path / "run",
+                                .epochs                 = 2,
+                                .save_checkpoints_steps = 2,
+                                .keep_checkpoint_max    = 3,
+                                .save_summary_steps     = 1};
   auto const made   = run.options();
   CHECK(made.epochs == 2);
   CHECK(made.checkpoint_every == 2);
@@ -188,34 +195,38 @@ TEST_CASE("the texts of memory", "[model][memory]") {
   CHECK(with_commas(1'000) == "1,000");
   CHECK(with_commas(124'439'808) == "124,439,808");
   auto memory = ReplicaMemory{.parameters = 1'000, .variables = 4'096, .gradients = 4'096, .slots = 8'192, .rows = 1};
-  CHECK(text_of(memory, 1) == "1,000 parameters: variables 4.00 KiB, gradients 4.00 KiB, optimizer slots 8.00 KiB\n"
-                              "1 replica of 1 row: activations are not known before a step, without them peak 16.0 KiB\n");
+  CHECK(text_of(memory, 1) ==
+        "1,000 parameters: variables 4.00 KiB, gradients 4.00 KiB, optimizer slots 8.00 KiB\n"
+        "1 replica of 1 row: activations are not known before a step, without them peak 16.0 KiB\n");
   memory.activations = 1'024;
   memory.has_tables  = true;
   auto gathers       = memory;
   gathers.gathered   = 2'048;
-  CHECK(text_of(gathers, 3).ends_with("activations 1.00 KiB each, gathered layers 2.00 KiB each, peak 19.0 KiB each\n"));
-  CHECK(text_of(memory, 3) == "1,000 parameters: variables 4.00 KiB, gradients 4.00 KiB and rows of tables, optimizer slots "
-                              "8.00 KiB\n3 replicas of 1 row: activations 1.00 KiB each, peak 17.0 KiB each\n");
+  CHECK(
+      text_of(gathers, 3).ends_with("activations 1.00 KiB each, gathered layers 2.00 KiB each, peak 19.0 KiB each\n"));
+  CHECK(text_of(memory, 3) ==
+        "1,000 parameters: variables 4.00 KiB, gradients 4.00 KiB and rows of tables, optimizer slots "
+        "8.00 KiB\n3 replicas of 1 row: activations 1.00 KiB each, peak 17.0 KiB each\n");
 }
 
 TEST_CASE("an epoch has its speed, in what the first input is counted in", "[trainer][speed]") {
-  auto images        = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
-  auto const epoch   = images.fit(tiny::uneven(), tiny::quietly).back();
+  auto images      = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});
+  auto const epoch = images.fit(tiny::uneven(), tiny::quietly).back();
   CHECK(epoch.speed.counted == CountedAs{"images", "images_per_second", 1});
   CHECK(epoch.speed.amount == static_cast<double>(epoch.scores.rows()));
   CHECK(epoch["images_per_second"] == epoch.speed.amount / epoch.speed.seconds);
   CHECK(epoch.speed.seconds <= epoch.seconds);
   CHECK_FALSE(epoch.speed.floor_seconds);
-  CHECK_THROWS_WITH(epoch["percent_of_floor"], Contains("fit does not measure it. Try: FitOptions::floor.") ||
-                                                   Contains("fit does not measure it.\n         Try: FitOptions::floor."));
+  CHECK_THROWS_WITH(epoch["percent_of_floor"],
+                    Contains("fit does not measure it. Try: FitOptions::floor.") ||
+                        Contains("fit does not measure it.\n         Try: FitOptions::floor."));
   auto const tokens = nn::compile<Reader>(loss::MeanSquaredError{}, optim::SGD{});
   CHECK(decltype(tokens)::counted == CountedAs{"tokens", "tokens_per_second", 6});
   STATIC_REQUIRE(counted_as(std::array{28, 28, 1}, false).name == "images");
   STATIC_REQUIRE(counted_as(std::array{1}, true).name == "rows");
   STATIC_REQUIRE(counted_as(std::array{13}, false).name == "rows");
-  auto of_ragged = Trainer{nn::compile<RaggedReader>(loss::MeanSquaredError{}, optim::SGD{}),
-                           MirroredStrategy{Cpu::logical(2)}};
+  auto of_ragged =
+      Trainer{nn::compile<RaggedReader>(loss::MeanSquaredError{}, optim::SGD{}), MirroredStrategy{Cpu::logical(2)}};
   auto const last = of_ragged.fit(ragged_rows(), {.show = Show::nothing, .floor = true}).back().speed;
   CHECK(last.counted.name == "tokens");
   CHECK(last.amount == 1 + 2 + 3 + 4 + 1 + 2 + 3 + 4 + 1 + 2);
@@ -234,7 +245,7 @@ TEST_CASE("the floor of a step is that of its products, or of its bytes", "[trai
     auto const scope = Cpu::Scope{Cpu::logical(1)[0]};
     return cpu::measure_speed(Cpu::logical(1)[0], 1 << 20);
   }();
-  CHECK(speed.products > 1e8);                                             // of any machine, also of a busy one
+  CHECK(speed.products > 1e8);  // of any machine, also of a busy one
   CHECK(speed.bytes > 1e8);
 }
 
@@ -247,19 +258,20 @@ TEST_CASE("percent of floor is shown, and reaches sinks with the speed, where fi
   });
   CAPTURE(text);
   CHECK(times(text, "% of floor\n") == 2);
-  CHECK(times(text, "floor: ") == 2);                                      // measured, and the report at the end
+  CHECK(times(text, "floor: ") == 2);  // measured, and the report at the end
   CHECK_THAT(text, Contains("G multiplications/s and ") && Contains(" GB/s on 2 replicas here\n"));
   CHECK_THAT(text, Contains("by this machine's arithmetic or memory: "));
   auto const curves = read_csv(folder.path / "scalars.csv");
-  REQUIRE(curves.names == std::vector<std::string>{"step", "wall_time", "epoch", "loss", "accuracy", "val_loss", "val_accuracy",
-                                                   "learning_rate", "images_per_second", "percent_of_floor"});
+  REQUIRE(curves.names == std::vector<std::string>{"step", "wall_time", "epoch", "loss", "accuracy", "val_loss",
+                                                   "val_accuracy", "learning_rate", "images_per_second",
+                                                   "percent_of_floor"});
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(curves.columns[8][i] == history[i].speed.per_second());
     CHECK(curves.columns[9][i] == history[i].speed.percent_of_floor());
     CHECK(curves.columns[9][i] > 0);
   }
-  CHECK_THAT(read_file(folder.path / "metrics.prom"), Contains("chorale_images_per_second ") &&
-                                                          Contains("chorale_percent_of_floor "));
+  CHECK_THAT(read_file(folder.path / "metrics.prom"),
+             Contains("chorale_images_per_second ") && Contains("chorale_percent_of_floor "));
   auto found = 0;
   for (auto const& file : std::filesystem::directory_iterator{folder.path / "train"})
     if (file.path().filename().string().starts_with("events.out.tfevents."))
@@ -282,15 +294,18 @@ TEST_CASE("workers of servers, and replicas of shared variables, tell the same",
 
 TEST_CASE("neither activations nor a floor of a custom model are known, and a run says so", "[trainer][speed]") {
   using Line       = BasicBatch<float, float>;
-  auto const model = custom_model<Line>({{"slope", {1}}}, [](auto& step, auto const& batch) {
-    auto loss = 0.0F;
-    for (std::size_t r = 0; r < batch.rows; ++r) {
-      auto const e = step.value(0)[0] * batch.x[r] - batch.y[r];
-      loss += e * e;
-      step.gradient(0)[0] += 2 * e * batch.x[r];
-    }
-    return loss;
-  }, optim::SGD{.learning_rate = 0.01F});
+  auto const model = custom_model<Line>(
+      {{"slope", {1}}},
+      [](auto& step, auto const& batch) {
+        auto loss = 0.0F;
+        for (std::size_t r = 0; r < batch.rows; ++r) {
+          auto const e = step.value(0)[0] * batch.x[r] - batch.y[r];
+          loss += e * e;
+          step.gradient(0)[0] += 2 * e * batch.x[r];
+        }
+        return loss;
+      },
+      optim::SGD{.learning_rate = 0.01F});
   auto trainer    = Trainer{model, OneDeviceStrategy{Cpu::logical(1)[0]}};
   auto history    = History{};
   auto const data = tiny::Batches<float>{tiny::batch<float>(8, 1, 1), {8}};

@@ -16,9 +16,11 @@ extern "C" void one_step(Live<MirroredStrategy<Cpu>, RingAllReduce, LocalTranspo
                          PerReplica<nn::Compiled<Net, loss::SparseCrossEntropy, optim::SGD>::instance<Cpu>>& copies,
                          PerReplica<Batch>& shares) {
   shares[0] = batch;
-  live.run([&](auto& replica, auto& copy, Batch& share) {
-    auto [loss, gradients] = replica.value_and_gradient_ahead(copy, share);
-    replica.all_reduce(gradients);
-    copy.optimizer.apply(copy.net.variables(), gradients);
-  }, copies, shares);
+  live.run(
+      [&](auto& replica, auto& copy, Batch& share) {
+        auto [loss, gradients] = replica.value_and_gradient_ahead(copy, share);
+        replica.all_reduce(gradients);
+        copy.optimizer.apply(copy.net.variables(), gradients);
+      },
+      copies, shares);
 }

@@ -23,16 +23,15 @@ auto trainer_of(int replicas, Seed seed = 7) {
   return Trainer{model(), MirroredStrategy{Cpu::logical(replicas)}, DirectAllReduce{}, LocalTransport{}, seed};
 }
 
-template <class T, class I = int>
-concept HasElements = requires(T&& x, I i) { std::forward<T>(x)[i]; };
+template <class T, class I = int> concept HasElements = requires(T&& x, I i) { std::forward<T>(x)[i]; };
 template <class T>
-concept HasParts = requires(T&& x) { std::forward<T>(x).variables(); } ||
-                   requires(T&& x) { std::forward<T>(x).model(); } ||
-                   requires(T&& x) { std::forward<T>(x).copies(); } || requires(T&& x) { std::forward<T>(x).live(); };
+concept HasParts = requires(T&& x) { std::forward<T>(x).variables(); } || requires(T&& x) {
+  std::forward<T>(x).model();
+} || requires(T&& x) { std::forward<T>(x).copies(); } || requires(T&& x) { std::forward<T>(x).live(); };
 template <class T>
-concept HasTensors = requires(T&& x) { std::forward<T>(x).tensors(); } ||
-                     requires(T&& x) { std::forward<T>(x).find("x"); } ||
-                     requires(T&& x) { std::forward<T>(x).at("x"); };
+concept HasTensors = requires(T&& x) { std::forward<T>(x).tensors(); } || requires(T&& x) {
+  std::forward<T>(x).find("x");
+} || requires(T&& x) { std::forward<T>(x).at("x"); };
 
 }  // namespace
 
@@ -58,7 +57,7 @@ TEST_CASE("NaN in the loss ends fit with one sentence, and no variable was chang
   auto const replicas = GENERATE(1, 3);
   auto trainer        = trainer_of(replicas);
   for (auto& copy : trainer.copies()) copy.net.variables()[5].value[0] = std::numeric_limits<float>::quiet_NaN();
-  auto const before   = trainer.hashes();
+  auto const before = trainer.hashes();
   CHECK_THROWS_AS(trainer.fit(some(1), quietly), NumericFault);
   CHECK_THROWS_WITH(trainer.fit(some(1), quietly), Catch::Contains("the loss of step 0 is ") &&
                                                        Catch::Contains("nan over 12 rows; no variable was changed"));
@@ -66,12 +65,12 @@ TEST_CASE("NaN in the loss ends fit with one sentence, and no variable was chang
 }
 
 TEST_CASE("a gradient that is not finite is named with its replica, and no variable was changed", "[trainer]") {
-  auto const replicas = GENERATE(1, 3);
-  auto const value    = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
-  auto data           = some(1);
-  data.rows.x[7 * 64 + 27] = value;                                      // row 7 of 12: the second replica's of three
-  auto trainer      = trainer_of(replicas);
-  auto const before = trainer.hashes();
+  auto const replicas      = GENERATE(1, 3);
+  auto const value         = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
+  auto data                = some(1);
+  data.rows.x[7 * 64 + 27] = value;  // row 7 of 12: the second replica's of three
+  auto trainer             = trainer_of(replicas);
+  auto const before        = trainer.hashes();
   CHECK_THROWS_AS(trainer.fit(data, quietly), NumericFault);
   CHECK_THROWS_WITH(trainer.fit(data, quietly),
                     Catch::Contains("of step 0 is ") &&
@@ -97,7 +96,7 @@ TEST_CASE("gradients whose sum alone overflows are caught too", "[trainer]") {
 TEST_CASE("steps that are not finite can be left out: all replicas leave out the same", "[trainer]") {
   auto const bad = GENERATE(true, false);
   auto data      = some(3);
-  if (bad) data.rows.x[19 * 64 + 27] = std::numeric_limits<float>::quiet_NaN();   // in the second batch of twelve
+  if (bad) data.rows.x[19 * 64 + 27] = std::numeric_limits<float>::quiet_NaN();  // in the second batch of twelve
   auto trainer       = trainer_of(3);
   auto const history = trainer.fit(data, {.show = Show::nothing, .on_non_finite = NonFinite::skip});
   auto const hashes  = trainer.hashes();
@@ -109,7 +108,7 @@ TEST_CASE("steps that are not finite can be left out: all replicas leave out the
 
 TEST_CASE("when one replica fails, fit ends with its reason and not with a hang", "[trainer]") {
   auto data      = some(1);
-  data.rows.y[7] = 3;                                                      // the network has classes 0 to 2
+  data.rows.y[7] = 3;  // the network has classes 0 to 2
   auto trainer   = trainer_of(3);
   CHECK_THROWS_AS(trainer.fit(data, quietly), BadArgument);
 }
@@ -199,11 +198,11 @@ TEST_CASE("scores print as a person reads them", "[trainer]") {
 }
 
 TEST_CASE("an epoch of so many steps goes on where the last one stopped", "[trainer]") {
-  auto const whole = tiny::Batches<int>{tiny::batch<int>(40, 64, 1), {8, 8, 8, 8, 8}};
-  auto by_steps    = tiny::trainer(2, DirectAllReduce{});
-  auto by_passes   = tiny::trainer(2, DirectAllReduce{});
+  auto const whole   = tiny::Batches<int>{tiny::batch<int>(40, 64, 1), {8, 8, 8, 8, 8}};
+  auto by_steps      = tiny::trainer(2, DirectAllReduce{});
+  auto by_passes     = tiny::trainer(2, DirectAllReduce{});
   auto const history = by_steps.fit(whole, {.epochs = 5, .show = Show::nothing, .steps_per_epoch = 3});
-  by_passes.fit(whole, {.epochs = 3, .show = Show::nothing});              // 15 steps, in the same order
+  by_passes.fit(whole, {.epochs = 3, .show = Show::nothing});  // 15 steps, in the same order
   REQUIRE(history.size() == 5);
   for (auto const& epoch : history) CHECK(epoch.steps == 3);
   CHECK(by_steps.hashes()[0] == by_passes.hashes()[0]);
@@ -221,7 +220,7 @@ struct Pause {
   void on_epoch_begin(auto& trainer, int) {
     inside.set_value();
     go_on.get_future().wait();
-    trainer.evaluate(some());                                              // which the thread of fit may
+    trainer.evaluate(some());  // which the thread of fit may
   }
 };
 
@@ -231,14 +230,12 @@ TEST_CASE("a trainer is for one thread at a time, and says which one has it", "[
   auto trainer = trainer_of(1);
   auto inside  = std::promise<void>{};
   auto go_on   = std::promise<void>{};
-  auto first   = NamedThread{"the first", [&] {
-    trainer.fit(some(), quietly, Pause{inside, go_on});
-  }};
+  auto first   = NamedThread{"the first", [&] { trainer.fit(some(), quietly, Pause{inside, go_on}); }};
   inside.get_future().wait();
   CHECK_THROWS_AS(trainer.fit(some(), quietly), BadArgument);
   CHECK_THROWS_WITH(trainer.evaluate(some()), Catch::Contains("(the first)"));
   CHECK_THROWS_WITH(trainer.predict(some()), Catch::Contains("(the first)"));
   go_on.set_value();
-  first = NamedThread{};                                                   // joins
+  first = NamedThread{};  // joins
   CHECK(trainer.evaluate(some()).rows() == 36);
 }

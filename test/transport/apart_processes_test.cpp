@@ -22,11 +22,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-template <class T>
-T apart(int ranks) {
+template <class T> T apart(int ranks) {
   static auto jobs   = 0;
   auto transport     = T{};
-  transport.timeouts   = Timeouts{.heartbeat = 100ms, .warn_silent = 1s, .dead = 1'500ms, .join = 20s};
+  transport.timeouts = Timeouts{.heartbeat = 100ms, .warn_silent = 1s, .dead = 1'500ms, .join = 20s};
   transport.failures = FailureScope::peer;
   if constexpr (requires { transport.log; }) transport.log = [](std::string const&) {};
   if constexpr (requires { transport.addresses; }) transport.addresses = free_loopback_addresses(ranks);
@@ -39,8 +38,7 @@ Bytes in(std::uint64_t& x) { return std::as_writable_bytes(Span<std::uint64_t>{&
 
 /// All ranks but one tell each other whether that one is lost, until it is for all, and then 100 times more. How often
 /// they did before.
-template <class E>
-std::uint64_t talk_until_lost(E& at, Rank gone) {
+template <class E> std::uint64_t talk_until_lost(E& at, Rank gone) {
   auto before = std::uint64_t{0};
   for (int after = 0; after < 100;) {
     auto const mine = std::uint64_t{at.lost(gone)};
@@ -85,8 +83,7 @@ struct Told {
 };
 
 /// Receives from that rank until it is lost.
-template <class E>
-Told receive_until_lost(E& at, Rank gone, Voice voice) {
+template <class E> Told receive_until_lost(E& at, Rank gone, Voice voice) {
   auto told  = Told{.whole = true};
   auto bytes = std::vector<std::byte>(1 << 20);
   try {
@@ -106,8 +103,7 @@ Told receive_until_lost(E& at, Rank gone, Voice voice) {
 }
 
 /// Sends to all others until something happens.
-template <class E>
-void send_for_ever(E& at) {
+template <class E> void send_for_ever(E& at) {
   for (int i = 0;; ++i) {
     auto const bytes = std::vector<std::byte>(1 << 20, static_cast<std::byte>(i));
     auto sent        = std::vector<typename E::pending>{};
@@ -117,8 +113,7 @@ void send_for_ever(E& at) {
   }
 }
 
-template <class T>
-void live(T const& transport, int ranks, Rank rank, Rank gone, Voice voice) {
+template <class T> void live(T const& transport, int ranks, Rank rank, Rank gone, Voice voice) {
   auto at = std::move(transport.connect(Group{ranks, {rank}})[0]);
   if (rank == gone) return send_for_ever(at);
   auto told   = receive_until_lost(at, gone, voice);
@@ -136,14 +131,14 @@ void check_survivors(Processes& processes, int ranks, Rank gone, Fault fault, do
     CHECK(told.whole);
     CHECK(told.at - since >= least);
     CHECK(told.at - since <= most);
-    CHECK(processes.exit(rank) == 0);                                      // after 100 messages more
+    CHECK(processes.exit(rank) == 0);  // after 100 messages more
   }
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a rank that is killed apart, in mid-message, is missed, and the others go on",
-                   "[transport][fault]", SharedMemoryTransport, TcpTransport) {
+TEMPLATE_TEST_CASE("a rank that is killed apart, in mid-message, is missed, and the others go on", "[transport][fault]",
+                   SharedMemoryTransport, TcpTransport) {
   auto const ranks     = GENERATE(3, 4);
   auto const gone      = GENERATE(0, 2);
   auto const transport = apart<TestType>(ranks);
@@ -168,7 +163,8 @@ TEMPLATE_TEST_CASE("a rank that is stopped apart is lost after Timeouts::dead, a
   processes.send(gone, SIGSTOP);
   check_survivors(processes, ranks, gone, Fault::peer_stalled, since, 1.5, 2.5);
   processes.send(gone, SIGCONT);
-  CHECK_THAT(processes.line(gone), Catch::Contains("rank 1 lost rank ") && Catch::Contains("it went on without rank 1: "));
+  CHECK_THAT(processes.line(gone),
+             Catch::Contains("rank 1 lost rank ") && Catch::Contains("it went on without rank 1: "));
   CHECK(processes.exit(gone) == 138);
 }
 
@@ -177,12 +173,13 @@ TEMPLATE_TEST_CASE("ranks talk on while one of them is stopped apart, and nobody
   Rank const gone      = 2;
   auto const transport = apart<TestType>(3);
   auto processes       = Processes{3, [&](Rank rank, Voice voice) {
-    auto at = std::move(transport.connect(Group{3, {rank}})[0]);
-    voice.say("ready");
-    if (rank == gone) for (;;) ::pause();
-    auto const rounds = talk_until_lost(at, gone);
-    voice.say(Told{.at = seconds_now(), .rounds = rounds}.line());
-  }};
+                               auto at = std::move(transport.connect(Group{3, {rank}})[0]);
+                               voice.say("ready");
+                               if (rank == gone)
+                                 for (;;) ::pause();
+                               auto const rounds = talk_until_lost(at, gone);
+                               voice.say(Told{.at = seconds_now(), .rounds = rounds}.line());
+                             }};
   for (Rank rank = 0; rank < 3; ++rank) CHECK(processes.line(rank) == "ready");
   auto const since = seconds_now();
   processes.send(gone, SIGSTOP);

@@ -13,8 +13,7 @@ using namespace chorale::test;
 static_assert(Transport<Counting<Counting<LocalTransport>>>);
 static_assert(DirectAccessEndpoint<Counting<ListeningTransport>::endpoint>);
 
-template <class E>
-concept HasArena = requires(E& at) { at.memory(); };
+template <class E> concept HasArena = requires(E& at) { at.memory(); };
 static_assert(HasArena<Counting<ListeningTransport>::endpoint> && !HasArena<Counting<LocalTransport>::endpoint>);
 
 TEST_CASE("a counting endpoint passes on what it is told", "[transport][counting]") {

@@ -27,9 +27,7 @@ struct Device {
   std::vector<std::byte> bytes = std::vector<std::byte>(8 << 20);
   std::atomic<int> blocks{0};
 
-  Span<float> floats(std::size_t first, std::size_t n) {
-    return {reinterpret_cast<float*>(bytes.data()) + first, n};
-  }
+  Span<float> floats(std::size_t first, std::size_t n) { return {reinterpret_cast<float*>(bytes.data()) + first, n}; }
 };
 
 struct DeviceCopies {
@@ -103,7 +101,7 @@ TEST_CASE("one side may be on the host, and messages complete in any order", "[t
   put(device, std::array{4.0F, 5.0F, 6.0F, 0.0F, 0.0F, 0.0F});
   auto first  = endpoints[0].send(1, Tag{1}, out(device.first(3)));
   auto second = endpoints[0].send(1, Tag{2}, out(x));
-  put(device.first(3), std::array{7.0F, 8.0F, 9.0F});                      // the message has left the device
+  put(device.first(3), std::array{7.0F, 8.0F, 9.0F});  // the message has left the device
   auto y       = std::array{0.0F, 0.0F, 0.0F};
   auto to_dev  = endpoints[1].recv(0, Tag{2}, in(device.last(3)));
   auto to_host = endpoints[1].recv(0, Tag{1}, in(y));
@@ -137,8 +135,8 @@ TEST_CASE("blocks of host memory are kept", "[transport][staged]") {
   auto const copies = DeviceCopies{};
   auto endpoints    = Through{.copy = copies}.connect(Group::all_local(1));
   auto const from = copies.device->floats(0, 1'000), into = copies.device->floats(1'000, 1'000);
-  auto round      = [&](std::size_t n) {
-    endpoints[0].send(0, Tag{}, out(from.first(n)));                       // nobody waits for it
+  auto round = [&](std::size_t n) {
+    endpoints[0].send(0, Tag{}, out(from.first(n)));  // nobody waits for it
     endpoints[0].recv(0, Tag{}, in(into.first(n))).wait();
   };
   round(1'000);

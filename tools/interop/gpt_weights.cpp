@@ -30,7 +30,8 @@ int main(int argc, char** argv) {
     } else if (what == "outputs") {
       auto ids = std::vector<std::vector<int>>(num_rows, std::vector<int>(num_steps)), next = ids;
       for (int i = 0; i < num_rows * num_steps; ++i)
-        ids[static_cast<std::size_t>(i / num_steps)][static_cast<std::size_t>(i % num_steps)] = i * 37 % 101 % num_words;
+        ids[static_cast<std::size_t>(i / num_steps)][static_cast<std::size_t>(i % num_steps)] =
+            i * 37 % 101 % num_words;
       trainer.load(argv[2], example::names_of_gpt2_in(argv[2]));
       auto const all = trainer.predict(data::from_fields<Ids, Next>(ids, next).batch(num_rows));
       for (std::size_t row = 0; row < all.rows(); ++row)

@@ -52,8 +52,7 @@ void write(std::string const& folder) {
   to.close();
 }
 
-template <class Change>
-void copy(std::string const& from, Compression packed, std::string const& to, Change change) {
+template <class Change> void copy(std::string const& from, Compression packed, std::string const& to, Change change) {
   auto reader = data::TfRecordReader{from, {.compression = packed}};
   auto writer = data::TfRecordWriter{to};
   for (auto bytes = ConstBytes{}; reader.next(bytes);) writer.write(change(bytes));

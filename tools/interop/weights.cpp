@@ -10,12 +10,11 @@
 
 using namespace chorale;
 
-struct Net : nn::Sequential<
-    nn::Input<12, 12, 2>,                               // (B, 12, 12, 2)
-    nn::Conv2D<8, 3>, nn::ReLU,                         // (B, 10, 10, 8)
-    nn::MaxPool2D<2>, nn::Flatten,                      // (B, 200)
-    nn::Dense<16>, nn::ReLU,                            // (B, 16)
-    nn::Dense<10>> {};                                  // (B, 10)
+struct Net : nn::Sequential<nn::Input<12, 12, 2>,           // (B, 12, 12, 2)
+                            nn::Conv2D<8, 3>, nn::ReLU,     // (B, 10, 10, 8)
+                            nn::MaxPool2D<2>, nn::Flatten,  // (B, 200)
+                            nn::Dense<16>, nn::ReLU,        // (B, 16)
+                            nn::Dense<10>> {};              // (B, 10)
 
 int main(int argc, char** argv) {
   try {

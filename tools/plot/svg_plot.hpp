@@ -18,12 +18,12 @@ namespace chorale {
 
 /// Options of a plot.
 struct PlotOptions {
-  enum class By { step, wall_time };                       // wall_time: seconds since the first row
+  enum class By { step, wall_time };  // wall_time: seconds since the first row
 
-  By by             = By::step;
-  std::string title = {};
-  std::vector<std::string> log  = {};                      // panels whose values are drawn by their logarithm
-  std::vector<std::string> only = {};                      // panels to draw; empty: all
+  By by                         = By::step;
+  std::string title             = {};
+  std::vector<std::string> log  = {};  // panels whose values are drawn by their logarithm
+  std::vector<std::string> only = {};  // panels to draw; empty: all
 };
 
 namespace detail {
@@ -42,23 +42,23 @@ enum class PlotStyle { curve, steps, points, faint };
 struct PlotLine {
   std::string name;
   std::vector<double> x, y;
-  PlotStyle style = PlotStyle::curve;
-  std::vector<std::size_t> breaks = {};                    // points before which the line is interrupted, ascending
-  std::size_t colour = 0;                                  // of a faint line: that of line number `colour` of the panel
+  PlotStyle style                 = PlotStyle::curve;
+  std::vector<std::size_t> breaks = {};  // points before which the line is interrupted, ascending
+  std::size_t colour              = 0;   // of a faint line: that of line number `colour` of the panel
 };
 
 /// Lines over the same axes, such as loss and val_loss.
 struct PlotPanel {
   std::string name;
   std::vector<PlotLine> lines;
-  bool log = false;                                        // the values by their logarithm
+  bool log = false;  // the values by their logarithm
 };
 
 /// An axis from low to high pixels, with a tick at each multiple of 1, 2 or 5 times a power of ten; by logarithms, with
 /// ticks at powers of ten, or within two of them at 1, 2 and 5 times these.
 struct PlotAxis {
-  double from, to, tick;                                   // values; of an axis by logarithms, their logarithms
-  double first, last;                                      // pixels
+  double from, to, tick;  // values; of an axis by logarithms, their logarithms
+  double first, last;     // pixels
   bool log = false;
 
   static PlotAxis by_logarithm(double from, double to, double first, double last) {
@@ -76,7 +76,7 @@ struct PlotAxis {
     }
     auto const rough = (to - from) / 6;
     auto const power = std::pow(10, std::floor(std::log10(rough)));
-    auto const digit = rough / power;                      // from 1 to 10
+    auto const digit = rough / power;  // from 1 to 10
     return {from, to, power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10), first, last};
   }
 
@@ -94,7 +94,7 @@ struct PlotAxis {
       return;
     }
     auto const low = std::ceil(from / tick), high = std::floor(to / tick);
-    for (int i = 0; i <= static_cast<int>(high - low); ++i) f((low + i) * tick + 0.0);       // + 0.0: no "-0"
+    for (int i = 0; i <= static_cast<int>(high - low); ++i) f((low + i) * tick + 0.0);  // + 0.0: no "-0"
   }
 };
 
@@ -121,8 +121,7 @@ class SvgPage {
     add("\" stroke=\"%s\" fill=\"none\"%s/>\n", colour, style);
   }
 
-  template <class... Values>
-  static std::string print(char const* format, Values... values) {
+  template <class... Values> static std::string print(char const* format, Values... values) {
     auto text    = std::array<char, 400>{};
     auto const n = std::snprintf(text.data(), text.size(), format, values...);
     return {text.data(), static_cast<std::size_t>(std::clamp(n, 0, static_cast<int>(text.size()) - 1))};
@@ -144,19 +143,20 @@ class SvgPage {
   }
 
  private:
-  template <class... Values>
-  void add(char const* format, Values... values) {
-    out_ += print(format, values...);
-  }
+  template <class... Values> void add(char const* format, Values... values) { out_ += print(format, values...); }
 
   /// The length in bytes of the UTF-8 character at the front; 0 if it is not valid.
   static std::size_t character(std::string_view text) {
     auto const byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-    auto const n    = byte(0) < 0x80 ? 1U : byte(0) < 0xC2 ? 0U : byte(0) < 0xE0 ? 2U : byte(0) < 0xF0 ? 3U
-                    : byte(0) < 0xF5 ? 4U : 0U;
+    auto const n    = byte(0) < 0x80   ? 1U
+                      : byte(0) < 0xC2 ? 0U
+                      : byte(0) < 0xE0 ? 2U
+                      : byte(0) < 0xF0 ? 3U
+                      : byte(0) < 0xF5 ? 4U
+                                       : 0U;
     for (std::size_t i = 1; i < n; ++i)
       if (byte(i) >> 6 != 2) return 0;
-    auto const two = byte(0) << 8 | byte(1);               // too long, a surrogate, or beyond the last; U+FFFE, U+FFFF
+    auto const two = byte(0) << 8 | byte(1);  // too long, a surrogate, or beyond the last; U+FFFE, U+FFFF
     if ((n == 3 && (two < 0xE0A0 || (two >= 0xEDA0 && two < 0xEE80))) || (n == 4 && (two < 0xF090 || two >= 0xF490)) ||
         (n == 3 && two == 0xEFBF && byte(2) >= 0xBE))
       return 0;
@@ -184,8 +184,8 @@ class Plot {
   }
 
  private:
-  static constexpr double left = 78, right = 464, height = 168, head = 22, foot = 38;       // pixels
-  static constexpr double letter = 8.2, sample = 26;       // widths of a letter, and of a line in the legend
+  static constexpr double left = 78, right = 464, height = 168, head = 22, foot = 38;  // pixels
+  static constexpr double letter = 8.2, sample = 26;  // widths of a letter, and of a line in the legend
 
   explicit Plot(SvgPage page) : page_{std::move(page)} {}
 
@@ -193,7 +193,7 @@ class Plot {
     auto const upper = top + head * static_cast<double>(rows_of(panel)) + 6, lower = upper + height;
     page_.text(0, 0, "middle", panel.name,
                SvgPage::print(" transform=\"translate(16 %.1f) rotate(-90)\"", (upper + lower) / 2).c_str());
-    auto all = PlotLine{};                                 // for the lowest and the highest of each axis
+    auto all = PlotLine{};  // for the lowest and the highest of each axis
     for (auto const& line : panel.lines) {
       all.x.insert(all.x.end(), line.x.begin(), line.x.end());
       all.y.insert(all.y.end(), line.y.begin(), line.y.end());
@@ -202,9 +202,9 @@ class Plot {
     auto const [x_low, x_high] = std::ranges::minmax(all.x);
     auto const [y_low, y_high] = std::ranges::minmax(all.y);
     auto const margin          = 0.04 * (y_high - y_low);
-    auto const x = PlotAxis::over(x_low, x_high, left, right);
-    auto const y = panel.log ? PlotAxis::by_logarithm(y_low / 1.1, y_high * 1.1, lower, upper)
-                             : PlotAxis::over(y_low - margin, y_high + margin, lower, upper);
+    auto const x               = PlotAxis::over(x_low, x_high, left, right);
+    auto const y               = panel.log ? PlotAxis::by_logarithm(y_low / 1.1, y_high * 1.1, lower, upper)
+                                           : PlotAxis::over(y_low - margin, y_high + margin, lower, upper);
     y.ticks([&](double value) {
       rule(left, y.pixel(value), right, y.pixel(value), " stroke-opacity=\"0.25\"");
       page_.text(left - 6, y.pixel(value) + 5, "end", number(value));
@@ -280,7 +280,7 @@ class Plot {
         else where += SvgPage::print("L%.1f %.1f", at_x, at_y);
       }
     }
-    return where.find_first_of("LH") == where.npos ? where + "h0.1" : where;               // one point is a dot
+    return where.find_first_of("LH") == where.npos ? where + "h0.1" : where;  // one point is a dot
   }
 
   /// Draws a dot at each point, or, if they are many, at some of them.
@@ -299,21 +299,21 @@ class Plot {
   /// The number of a line among those that the legend names.
   static std::size_t named(PlotPanel const& panel, std::size_t i) {
     auto const of = panel.lines[i].style == PlotStyle::faint ? panel.lines[i].colour : i;
-    return static_cast<std::size_t>(std::count_if(
-        panel.lines.begin(), panel.lines.begin() + static_cast<std::ptrdiff_t>(of),
-        [](PlotLine const& line) { return line.style != PlotStyle::faint; }));
+    return static_cast<std::size_t>(std::count_if(panel.lines.begin(),
+                                                  panel.lines.begin() + static_cast<std::ptrdiff_t>(of),
+                                                  [](PlotLine const& line) { return line.style != PlotStyle::faint; }));
   }
   static char const* colour(PlotPanel const& panel, std::size_t i) {
     return plot_colours[named(panel, i) % plot_colours.size()];
   }
-  static std::string style(PlotPanel const& panel, std::size_t i) {        // every other is dashed: distinct in grey
+  static std::string style(PlotPanel const& panel, std::size_t i) {  // every other is dashed: distinct in grey
     if (panel.lines[i].style == PlotStyle::faint) return " stroke-width=\"1\" stroke-opacity=\"0.6\"";
     return named(panel, i) % 2 == 0 ? " stroke-width=\"2\" stroke-linecap=\"round\" stroke-linejoin=\"round\""
                                     : " stroke-width=\"2\" stroke-linejoin=\"round\" stroke-dasharray=\"6 3\"";
   }
   static std::string number(double value) {
     auto text = SvgPage::print(std::abs(value) >= 1e4 && std::abs(value) < 1e9 ? "%.0f" : "%.4g", value);
-    if (auto const zero = text.find("e-0"); zero != text.npos) text.erase(zero + 2, 1);      // 1e-5, not 1e-05
+    if (auto const zero = text.find("e-0"); zero != text.npos) text.erase(zero + 2, 1);  // 1e-5, not 1e-05
     return text;
   }
 
@@ -344,14 +344,14 @@ inline std::string svg_plot(CsvTable const& table, PlotOptions const& options = 
     throw BadFile{(table.file.empty() ? "a table" : table.file) + ": " + why + ", which a plot needs.",
                   "a file that CsvLog wrote."};
   };
-  auto const find   = [&](std::string_view name) {
+  auto const find = [&](std::string_view name) {
     return static_cast<std::size_t>(std::ranges::find(table.names, name) - table.names.begin());
   };
   auto const column = [&](std::string_view name) -> std::vector<double> const& {
     if (find(name) == table.names.size()) bad("has no column " + std::string{name});
     return table.columns[find(name)];
   };
-  auto const drawable = [](double v) { return std::abs(v) < 1e300; };      // and not NaN
+  auto const drawable = [](double v) { return std::abs(v) < 1e300; };  // and not NaN
   auto const& steps   = column("step");
   auto const& x       = options.by == PlotOptions::By::step ? steps : column("wall_time");
   auto const epochs   = find("epoch");
@@ -374,7 +374,7 @@ inline std::string svg_plot(CsvTable const& table, PlotOptions const& options = 
     if (table.names[i] == "step" || table.names[i] == "wall_time" || table.names[i] == "epoch") continue;
     auto const name = detail::panel_of(table.names[i]);
     if (!options.only.empty() && std::ranges::count(options.only, name) == 0) continue;
-    auto panel      = std::ranges::find(panels, name, &detail::PlotPanel::name);
+    auto panel = std::ranges::find(panels, name, &detail::PlotPanel::name);
     if (panel == panels.end())
       panel = panels.insert(panels.end(), {name, {}, std::ranges::count(options.log, name) != 0});
     auto line   = detail::PlotLine{table.names[i], {}, {}};

@@ -20,12 +20,12 @@ extern "C" {
 /* Codes. They are those with which a program of this library exits: see docs/65-robustness.md. */
 enum {
   CHORALE_OK            = 0,
-  CHORALE_FAILED        = 1,   /* any other failure */
-  CHORALE_BAD_ARGUMENT  = 2,   /* an argument, a shape or a file that cannot be used */
-  CHORALE_DISAGREEMENT  = 3,   /* processes whose models or calls differ */
-  CHORALE_NUMERIC_FAULT = 4,   /* a loss or a gradient that is not finite; copies that have drifted apart */
-  CHORALE_FILE_FAULT    = 5,   /* a file that could not be written or read */
-  CHORALE_PEER_LOST     = 138  /* another process failed, or fell silent */
+  CHORALE_FAILED        = 1,  /* any other failure */
+  CHORALE_BAD_ARGUMENT  = 2,  /* an argument, a shape or a file that cannot be used */
+  CHORALE_DISAGREEMENT  = 3,  /* processes whose models or calls differ */
+  CHORALE_NUMERIC_FAULT = 4,  /* a loss or a gradient that is not finite; copies that have drifted apart */
+  CHORALE_FILE_FAULT    = 5,  /* a file that could not be written or read */
+  CHORALE_PEER_LOST     = 138 /* another process failed, or fell silent */
 };
 
 /* In place of a communicator: this process trains alone. */

@@ -38,17 +38,17 @@ struct AnyTrainer {
     std::size_t inputs = 0, targets = 0, outputs = 0;
   };
 
-  virtual ~AnyTrainer()                                          = default;
-  virtual Widths widths() const                                  = 0;
-  virtual std::uint64_t steps() const                            = 0;
-  virtual void train(chorale_rows x, chorale_rows y)             = 0;
-  virtual void evaluate(chorale_rows x, chorale_rows y)          = 0;
-  virtual void predict(chorale_rows x, chorale_results y)        = 0;
-  virtual void save(char const* file)                            = 0;
-  virtual void load(char const* file)                            = 0;
-  virtual void set_learning_rate(double rate)                    = 0;
+  virtual ~AnyTrainer()                                   = default;
+  virtual Widths widths() const                           = 0;
+  virtual std::uint64_t steps() const                     = 0;
+  virtual void train(chorale_rows x, chorale_rows y)      = 0;
+  virtual void evaluate(chorale_rows x, chorale_rows y)   = 0;
+  virtual void predict(chorale_rows x, chorale_results y) = 0;
+  virtual void save(char const* file)                     = 0;
+  virtual void load(char const* file)                     = 0;
+  virtual void set_learning_rate(double rate)             = 0;
 
-  Scores scores{};                                                         // of the last train() or evaluate()
+  Scores scores{};  // of the last train() or evaluate()
 };
 
 /// The trainers of this process. A chorale_trainer* is a number that no other trainer of the process has, and not an
@@ -56,7 +56,7 @@ struct AnyTrainer {
 class Trainers {
  public:
   static chorale_trainer* add(std::shared_ptr<AnyTrainer> trainer) {
-    auto const lock = std::lock_guard{mutex()};
+    auto const lock  = std::lock_guard{mutex()};
     static auto last = std::uintptr_t{0};
     all().emplace(++last, std::move(trainer));
     return reinterpret_cast<chorale_trainer*>(last);
@@ -74,26 +74,24 @@ class Trainers {
     return one;
   }
   static std::map<std::uintptr_t, std::shared_ptr<AnyTrainer>>& all() {
-    static auto& one = *new std::map<std::uintptr_t, std::shared_ptr<AnyTrainer>>;   // exit() ends none: MPI has ended
+    static auto& one = *new std::map<std::uintptr_t, std::shared_ptr<AnyTrainer>>;  // exit() ends none: MPI has ended
     return one;
   }
 };
 
 /// What a program asks chorale_create for.
 struct Job {
-  char const* model = nullptr;                                             // its name; null or empty: the first one
-  int communicator  = CHORALE_ALONE;                                       // MPI's, as Fortran has it
+  char const* model = nullptr;        // its name; null or empty: the first one
+  int communicator  = CHORALE_ALONE;  // MPI's, as Fortran has it
   Seed seed{};
 };
 
 /// A model of a library: its name, and a function of a Job that makes the Trainer.
-template <class Make>
-struct Model {
+template <class Make> struct Model {
   std::string_view name;
   Make make;
 };
-template <class Make>
-Model(char const*, Make) -> Model<Make>;
+template <class Make> Model(char const*, Make) -> Model<Make>;
 
 /// The sentence of the last failure in this thread, cut to fit.
 inline thread_local std::array<char, 2'048> message{};
@@ -105,8 +103,7 @@ inline void keep_message(std::string_view text) noexcept {
 }
 
 /// Calls f. Returns 0, or the code of what it throws, whose sentence is kept.
-template <class F>
-int guarded(F&& f) noexcept {
+template <class F> int guarded(F&& f) noexcept {
   try {
     f();
     return CHORALE_OK;
@@ -120,8 +117,7 @@ int guarded(F&& f) noexcept {
 }
 
 /// Refuses a null pointer in place of an argument.
-template <class T>
-T& given(T* pointer, char const* what) {
+template <class T> T& given(T* pointer, char const* what) {
   if (pointer == nullptr)
     throw BadArgument{std::string{"the argument "} + what + " is NULL.", "what chorale.h says of it."};
   return *pointer;
@@ -140,18 +136,18 @@ inline std::shared_ptr<AnyTrainer> Trainers::found(chorale_trainer const* handle
 }
 
 /// Refuses rows that are not `width` numbers each.
-template <class Rows>
-void expect_rows(char const* name, Rows const& rows, std::size_t width) {
+template <class Rows> void expect_rows(char const* name, Rows const& rows, std::size_t width) {
   if (rows.width != width)
     throw BadArgument{sentence("{} has rows of {} numbers, but the model has {} there.", name, rows.width, width),
                       "chorale_widths, which says how many numbers a row has; a Fortran array is (numbers, rows)."};
   if (rows.data == nullptr && rows.rows != 0)
     throw BadArgument{sentence("{} is NULL, but has {} rows.", name, rows.rows), "the address of its first number."};
-  if (rows.rows > std::size_t{1} << 40)                                   // of a negative int: 2^64 less a few
+  if (rows.rows > std::size_t{1} << 40)  // of a negative int: 2^64 less a few
     throw BadArgument{sentence("{} has {} rows, which no memory has.", name, rows.rows), "the number of its rows."};
   if (rows.type == CHORALE_SCATTERED)
     throw BadArgument{sentence("{} has {} rows that do not lie one after another: it is a section of a larger array.",
-                               name, rows.rows), "a whole array, or a copy of the section."};
+                               name, rows.rows),
+                      "a whole array, or a copy of the section."};
 }
 
 [[noreturn]] inline void refuse_type(char const* name, int type, char const* wanted) {
@@ -160,8 +156,7 @@ void expect_rows(char const* name, Rows const& rows, std::size_t width) {
 }
 
 /// The numbers of rows: where they lie if they are of type T, doubles rounded into `kept`.
-template <class T>
-Span<T const> numbers_of(char const* name, chorale_rows const& rows, std::vector<T>& kept) {
+template <class T> Span<T const> numbers_of(char const* name, chorale_rows const& rows, std::vector<T>& kept) {
   auto const n = rows.width * rows.rows;
   if constexpr (std::is_same_v<T, float>) {
     if (rows.type == CHORALE_F32) return {static_cast<float const*>(rows.data), n};
@@ -177,21 +172,17 @@ Span<T const> numbers_of(char const* name, chorale_rows const& rows, std::vector
 }
 
 /// True if a trainer's model is a network of rows with one input and one target.
-template <class Made>
-inline constexpr bool trains_network = false;
+template <class Made> inline constexpr bool trains_network = false;
 template <class M, class S, class R, class T>
 inline constexpr bool trains_network<Trainer<M, S, R, T>> = requires { M::input::size, M::output::size, &M::loss; };
 
 /// The trainer that `Make` makes, behind the functions of chorale.h.
-template <class Made>
-class TrainerOf;
+template <class Made> class TrainerOf;
 
 /// A Trainer with its online training, behind the functions of chorale.h.
-template <class M, class S, class R, class T>
-class TrainerOf<Trainer<M, S, R, T>> : public AnyTrainer {
+template <class M, class S, class R, class T> class TrainerOf<Trainer<M, S, R, T>> : public AnyTrainer {
  public:
-  template <class Make>
-  TrainerOf(Make const& make, Job const& job) : trainer_{make(job)} {}
+  template <class Make> TrainerOf(Make const& make, Job const& job) : trainer_{make(job)} {}
 
   Widths widths() const override { return {inputs, targets, outputs}; }
   std::uint64_t steps() const override { return trainer_.step(); }
@@ -219,8 +210,8 @@ class TrainerOf<Trainer<M, S, R, T>> : public AnyTrainer {
   void set_learning_rate(double rate) override { trainer_.set_learning_rate(static_cast<float>(rate)); }
 
  private:
-  using batch  = typename M::batch;
-  using target = typename M::target;
+  using batch                         = typename M::batch;
+  using target                        = typename M::target;
   static constexpr std::size_t inputs = M::input::size, outputs = M::output::size,
                                targets = loss::targets_of<decltype(M::loss)>(M::output::size);
 
@@ -234,7 +225,7 @@ class TrainerOf<Trainer<M, S, R, T>> : public AnyTrainer {
 
   Trainer<M, S, R, T> trainer_;
   OnlineTraining<M, S, R, T> online_{trainer_};
-  std::vector<float> x_;                                                   // rounded doubles
+  std::vector<float> x_;  // rounded doubles
   std::vector<target> y_;
 };
 
@@ -247,8 +238,7 @@ class TrainerOf<Trainer<M, S, R, T>> : public AnyTrainer {
 ///   }
 ///
 /// returns   the code for the caller
-template <class... Make>
-int create(Job const& job, chorale_trainer** trainer, Model<Make> const&... models) noexcept {
+template <class... Make> int create(Job const& job, chorale_trainer** trainer, Model<Make> const&... models) noexcept {
   return guarded([&] {
     given(trainer, "trainer") = nullptr;
     auto const wanted         = std::string_view{job.model == nullptr ? "" : job.model};
@@ -258,9 +248,11 @@ int create(Job const& job, chorale_trainer** trainer, Model<Make> const&... mode
       if (*trainer != nullptr || (!wanted.empty() && wanted != model.name)) return;
       using Made = std::invoke_result_t<decltype(model.make) const&, Job const&>;
       if constexpr (trains_network<Made>) *trainer = Trainers::add(std::make_shared<TrainerOf<Made>>(model.make, job));
-      else static_assert(sizeof(Made) == 0, "chorale: a library for C has models of networks that are an "
-                                            "nn::Sequential, with rows of one input and one target. Make a Trainer of "
-                                            "one that nn::compile has made");
+      else
+        static_assert(sizeof(Made) == 0,
+                      "chorale: a library for C has models of networks that are an "
+                             "nn::Sequential, with rows of one input and one target. Make a Trainer of "
+                             "one that nn::compile has made");
     };
     (try_one(models), ...);
     if (*trainer == nullptr)
@@ -271,8 +263,7 @@ int create(Job const& job, chorale_trainer** trainer, Model<Make> const&... mode
 /// A trainer of this process alone, on one device, for libraries without MPI.
 ///
 /// throws  BadArgument when the program has named a communicator
-template <class M>
-auto alone(M model, Job const& job) {
+template <class M> auto alone(M model, Job const& job) {
   if (job.communicator != CHORALE_ALONE)
     throw BadArgument{sentence("chorale_create got the communicator {}, but the model trains alone.", job.communicator),
                       "CHORALE_ALONE, or a library whose model is made by c::mpi_trainer."};
@@ -305,7 +296,7 @@ extern "C" {
 }
 [[gnu::used]] inline int chorale_metric(chorale_trainer const* trainer, char const* name, double* value) {
   return chorale::c::guarded([&] {
-    auto const made = chorale::c::Trainers::at(trainer);
+    auto const made                   = chorale::c::Trainers::at(trainer);
     chorale::c::given(value, "value") = made->scores[&chorale::c::given(name, "name")];
   });
 }
@@ -328,9 +319,7 @@ extern "C" {
   });
 }
 [[gnu::used]] inline int chorale_steps(chorale_trainer const* trainer, uint64_t* steps) {
-  return chorale::c::guarded([&] {
-    chorale::c::given(steps, "steps") = chorale::c::Trainers::at(trainer)->steps();
-  });
+  return chorale::c::guarded([&] { chorale::c::given(steps, "steps") = chorale::c::Trainers::at(trainer)->steps(); });
 }
 [[gnu::used]] inline int chorale_set_learning_rate(chorale_trainer* trainer, double rate) {
   return chorale::c::guarded([&] { chorale::c::Trainers::at(trainer)->set_learning_rate(rate); });

@@ -38,8 +38,7 @@ inline MPI_Comm communicator_of(Job const& job) {
 /// A trainer of the ranks of a job's communicator: each has a copy of the variables, on its share of the host's cores.
 ///
 /// throws  BadArgument, as communicator_of() and MpiTransport::group() do
-template <class M>
-auto mpi_trainer(M model, Job const& job) {
+template <class M> auto mpi_trainer(M model, Job const& job) {
   auto const communicator = communicator_of(job);
   return Trainer{std::move(model), MultiWorkerMirroredStrategy{cluster_of(communicator)}, RingAllReduce{},
                  MpiTransport{communicator}, job.seed};

@@ -66,7 +66,7 @@ class AtomicFile {
         auto const unnamed = std::string{open_files} + std::to_string(file_);
         return ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
       });
-      sync_file();                                         // btrfs logs nothing of a file without a name
+      sync_file();  // btrfs logs nothing of a file without a name
     }
     if (::close(std::exchange(file_, -1)) != 0) fail("cannot close " + aside_.string(), errno);
     if (::rename(aside_.c_str(), path_.c_str()) != 0) fail("cannot rename " + aside_.string(), errno);
@@ -78,8 +78,7 @@ class AtomicFile {
   static constexpr char const* open_files = "/proc/self/fd/";
 
   /// Calls make(name) with one name after another, until one is not taken.
-  template <class Make>
-  void name_it(std::string const& what, Make const& make) {
+  template <class Make> void name_it(std::string const& what, Make const& make) {
     for (int n = 0; aside_.empty(); ++n) {
       auto const name = path_.string() + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(n);
       if (make(name)) aside_ = name;
@@ -103,10 +102,10 @@ class AtomicFile {
 
   void sync_folder() {
     auto const opened = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (opened < 0) return;                                // a folder that may be written but not read
+    if (opened < 0) return;  // a folder that may be written but not read
     auto const number = ::fsync(opened) == 0 ? 0 : errno;
     ::close(opened);
-    if (number != 0 && number != EINVAL)                   // EINVAL: this file system has nothing to sync there
+    if (number != 0 && number != EINVAL)  // EINVAL: this file system has nothing to sync there
       throw BadFile{path_.string() + ": written, but its folder did not reach the disk: " + why(number) + "."};
   }
 
@@ -119,7 +118,7 @@ class AtomicFile {
   }
 
   std::filesystem::path path_, aside_;
-  int file_ = -1;
+  int file_              = -1;
   std::uint64_t written_ = 0;
 };
 

@@ -20,8 +20,8 @@ class CheckpointFailed : public FileFault {
   /// free      bytes that may be used there; 0 where the system does not say
   CheckpointFailed(int number, std::string path, std::string const& what, std::uint64_t need, std::uint64_t free)
       : FileFault{path + ": not saved: " + what + ". It needs " + std::to_string(need) + " bytes; " +
-                  std::to_string(free) + " are free there.",
-              "room there, a folder that may be written, or another one; older checkpoints are untouched."},
+                      std::to_string(free) + " are free there.",
+                  "room there, a folder that may be written, or another one; older checkpoints are untouched."},
         number_{number}, path_{std::move(path)}, need_{need}, free_{free} {}
 
   int number() const noexcept { return number_; }

@@ -42,7 +42,7 @@ inline constexpr auto all_sections = std::array{Section::variables, Section::opt
 /// keeps   each tensor is in exactly one part, whatever n; a part may be empty
 inline std::vector<NamedTensor> part_of(std::vector<NamedTensor> const& tensors, FilePart part) {
   auto all = std::size_t{0}, before = std::size_t{0};
-  for (auto const& tensor : tensors) all += tensor.bytes.size() + 1;       // 1: empty ones are dealt out, too
+  for (auto const& tensor : tensors) all += tensor.bytes.size() + 1;  // 1: empty ones are dealt out, too
   auto mine        = std::vector<NamedTensor>{};
   auto const range = share(all, static_cast<int>(part.i), static_cast<int>(part.n));
   for (auto const& tensor : tensors) {

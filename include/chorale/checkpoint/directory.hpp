@@ -43,7 +43,7 @@ class Directory {
 
   /// Returns the names in the folder but "." and "..", ascending.
   std::vector<std::string> names() const {
-    auto const again = ::openat(number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);    // with its own position
+    auto const again = ::openat(number(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);  // with its own position
     if (again < 0) system_fault("it cannot be listed");
     auto const list = std::unique_ptr<DIR, int (*)(DIR*)>{::fdopendir(again), ::closedir};
     if (!list) {
@@ -66,18 +66,18 @@ class Directory {
   }
 
   bool has(std::string const& name) const {
-    struct stat status {};
+    struct stat status{};
     return ::fstatat(number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
   }
 
   bool has_folder(std::string const& name) const {
-    struct stat status {};
+    struct stat status{};
     return ::fstatat(number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
   }
 
   /// Size of a file in bytes; nothing when there is none, or it is not a regular file.
   std::optional<std::uint64_t> size_of(std::string const& name) const {
-    struct stat status {};
+    struct stat status{};
     if (::fstatat(number(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) return {};
     return static_cast<std::uint64_t>(status.st_size);
   }
@@ -95,7 +95,7 @@ class Directory {
 
   /// Syncs the names in the folder to the disk.
   void sync() const {
-    if (::fsync(number()) != 0 && errno != EINVAL)         // EINVAL: this file system has nothing to sync there
+    if (::fsync(number()) != 0 && errno != EINVAL)  // EINVAL: this file system has nothing to sync there
       system_fault("the names in it did not reach the disk");
   }
 
@@ -111,22 +111,21 @@ class Directory {
 
   /// Bytes that may still be written; nothing where the system does not count them.
   std::optional<std::uint64_t> free_bytes() const {
-    struct statvfs status {};
+    struct statvfs status{};
     if (::fstatvfs(number(), &status) != 0 || status.f_blocks == 0) return {};
     return std::uint64_t{status.f_bavail} * status.f_frsize;
   }
 
  private:
   Directory(int parent, std::string const& name, std::string path, int flags)
-      : path_{std::move(path)},
-        folder_{::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags)} {
+      : path_{std::move(path)}, folder_{::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags)} {
     if (folder_.number() < 0) system_fault(name + ": cannot be opened as a folder");
   }
 
   FileDescriptor open(std::string const& name, int flags) const {
     auto file = FileDescriptor{::openat(number(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666)};
     if (file.number() < 0) system_fault(name + ": cannot be opened");
-    struct stat status {};
+    struct stat status{};
     if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) system_fault(name + ": is no file", EINVAL);
     return file;
   }

@@ -35,8 +35,7 @@ enum class Saved { yes, begun, skipped, failed };
 ///
 /// keeps   after the first save there is always a whole checkpoint, whenever the process dies
 /// order   one save at a time, in the order of the calls. Not for several threads at once
-template <FaultPoints Faults = NoFaults>
-class Checkpoints {
+template <FaultPoints Faults = NoFaults> class Checkpoints {
  public:
   explicit Checkpoints(CheckpointOptions options, Faults faults = {})
       : options_{std::move(options)}, faults_{std::move(faults)} {}
@@ -51,7 +50,7 @@ class Checkpoints {
     } catch (std::exception const& error) {
       try {
         if (options_.log) options_.log(first_line(error));
-      } catch (...) {                                      // the log has failed, too
+      } catch (...) {  // the log has failed, too
       }
     }
   }
@@ -63,8 +62,8 @@ class Checkpoints {
   std::optional<Checkpoint> restore(std::function<void()> const& meanwhile = {}) {
     finish();
     if (!meanwhile) return newest_checkpoint(options_);
-    auto found = std::optional<Checkpoint>{};
-    auto const forget = gsl::finally([this] { trouble_ = nullptr; });       // no save has failed
+    auto found        = std::optional<Checkpoint>{};
+    auto const forget = gsl::finally([this] { trouble_ = nullptr; });  // no save has failed
     begin([&] { found = newest_checkpoint(options_); });
     join_after(meanwhile);
     if (trouble_) std::rethrow_exception(trouble_);
@@ -126,13 +125,11 @@ class Checkpoints {
   void attempt(std::function<void()> const& work) noexcept {
     try {
       work();
-    } catch (...) {
-      trouble_ = std::current_exception();
-    }
+    } catch (...) { trouble_ = std::current_exception(); }
   }
 
   /// Has a thread do the work; what it refers to stays where it is until then.
-  void begin(std::function<void()> work) {                 // one type of work: a thread is compiled for each
+  void begin(std::function<void()> work) {  // one type of work: a thread is compiled for each
     busy_              = true;
     auto const guarded = [this, work = std::move(work)] {
       attempt(work);
@@ -140,7 +137,7 @@ class Checkpoints {
     };
     try {
       thread_.emplace("checkpoint", guarded);
-    } catch (Error const&) {                               // no thread is left: then here
+    } catch (Error const&) {  // no thread is left: then here
       guarded();
     }
   }
@@ -174,10 +171,10 @@ class Checkpoints {
   CheckpointOptions options_;
   [[no_unique_address]] Faults faults_;
   Snapshot snapshot_;
-  std::exception_ptr trouble_;                             // of the thread, read when it has ended; of a save
-  int failures_ = 0;
+  std::exception_ptr trouble_;  // of the thread, read when it has ended; of a save
+  int failures_           = 0;
   std::atomic<bool> busy_ = false;
-  std::optional<NamedThread> thread_;                      // the last member: it ends first
+  std::optional<NamedThread> thread_;  // the last member: it ends first
 };
 
 }  // namespace chorale

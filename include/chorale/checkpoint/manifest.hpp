@@ -30,7 +30,7 @@ class ManifestText {
       fail("it has " + std::to_string(all.size()) + " bytes, above the limit of " + std::to_string(most));
     auto const last = seal(0).size();
     if (all.size() < last) fail("it ends after " + std::to_string(all.size()) + " bytes");
-    all_         = all.substr(0, all.size() - last);
+    all_           = all.substr(0, all.size() - last);
     auto const crc = crc32c(std::as_bytes(Span<char const>{all_}));
     if (all.substr(all_.size()) != seal(crc))
       fail("bytes 0 to " + std::to_string(all_.size()) + " have the CRC-32C " + hex(crc) +
@@ -73,8 +73,7 @@ class ManifestText {
   }
 
   /// Calls read_one() for each of [a, b, ...].
-  template <class ReadOne>
-  void list(ReadOne&& read_one) {
+  template <class ReadOne> void list(ReadOne&& read_one) {
     expect('[');
     if (!next_is(']')) {
       for (read_one(); next_is(','); read_one()) expect(',');
@@ -84,12 +83,12 @@ class ManifestText {
 
   /// Reads a whole number below 2^64, without a sign and without leading zeros.
   std::uint64_t number() {
-    next_is('0');                                          // steps over white space
+    next_is('0');  // steps over white space
     auto const begin = at_;
     auto n           = std::uint64_t{0};
     for (; at_ < all_.size() && all_[at_] >= '0' && all_[at_] <= '9'; ++at_)
-      if (__builtin_mul_overflow(n, 10, &n) ||
-          __builtin_add_overflow(n, static_cast<unsigned>(all_[at_] - '0'), &n)) fail("a number is not below 2^64");
+      if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, static_cast<unsigned>(all_[at_] - '0'), &n))
+        fail("a number is not below 2^64");
     if (at_ == begin || (all_[begin] == '0' && at_ != begin + 1)) fail("a whole number is needed");
     return n;
   }
@@ -133,10 +132,9 @@ class ManifestText {
   static std::string seal(std::uint32_t crc) { return "  \"crc32c\": \"" + hex(crc) + "\"\n}\n"; }
 
   std::string where_;
-  std::string_view all_;                                   // all but the line of the checksum
+  std::string_view all_;  // all but the line of the checksum
   std::size_t at_ = 0;
 };
-
 
 /// Sections of a checkpoint: each is one file, or several files when several ranks wrote.
 enum class Section { variables, optimizer, state };
@@ -157,12 +155,13 @@ struct ManifestFile {
   Section section = Section::variables;
   FilePart part{};
   std::uint64_t size = 0;
-  std::vector<std::uint32_t> crc32c{};                     // of block after block; the last one may be shorter
+  std::vector<std::uint32_t> crc32c{};  // of block after block; the last one may be shorter
 
   /// "variables.safetensors", or "variables-00002-of-00004.safetensors": nothing else is ever opened.
   std::string name() const {
-    auto const five = [](std::uint64_t n) { return std::string(n < 10'000 ? 5 - std::to_string(n).size() : 0, '0') +
-                                                   std::to_string(n); };
+    auto const five = [](std::uint64_t n) {
+      return std::string(n < 10'000 ? 5 - std::to_string(n).size() : 0, '0') + std::to_string(n);
+    };
     return std::string{name_of(section)} + (part.n == 1 ? "" : "-" + five(part.i + 1) + "-of-" + five(part.n)) +
            ".safetensors";
   }
@@ -181,16 +180,16 @@ struct Manifest {
   std::uint64_t step = 0, epoch = 0, batch = 0, seed = 0;
   std::uint64_t world = 1;
   std::string strategy{}, plan{}, job{};
-  std::uint64_t block = default_block;                     // bytes under one checksum
+  std::uint64_t block = default_block;  // bytes under one checksum
   std::vector<ManifestFile> files{};
 
-  static constexpr auto file_name = "manifest.json";
+  static constexpr auto file_name              = "manifest.json";
   static constexpr std::uint64_t default_block = 4U << 20, max_block = 1U << 30;
   static constexpr std::size_t max_bytes = 64U << 20, max_files = 65'536, max_text = 4096;
 
   /// throws  BadArgument when a text is too long or not printable ASCII, or a file occurs twice or is missing
   std::string write() const {
-    auto text = std::string{"{\n"};
+    auto text       = std::string{"{\n"};
     auto const line = [&](char const* key, std::string const& value) {
       text.append("  \"") += std::string{key} + "\": " + value + ",\n";
     };

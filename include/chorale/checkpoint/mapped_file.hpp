@@ -28,21 +28,21 @@ class MappedFile {
     auto const size  = static_cast<std::size_t>(file.size());
     auto* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number(), 0);
     if (data == MAP_FAILED)
-      throw BadFile{path.string() + ": " + std::to_string(size) + " bytes cannot be mapped: " +
-                        std::generic_category().message(errno) + ".", "a process that may use more memory."};
+      throw BadFile{path.string() + ": " + std::to_string(size) +
+                        " bytes cannot be mapped: " + std::generic_category().message(errno) + ".",
+                    "a process that may use more memory."};
     bytes_ = {static_cast<std::byte const*>(data), size};
   }
 
   /// Returns a MappedFile over a copy, which does not change when a file does: `fill` writes all of it, once.
   ///
   /// throws  OutOfMemory; and what fill throws
-  template <class Fill>
-  static MappedFile copied(std::size_t size, Fill&& fill) {
+  template <class Fill> static MappedFile copied(std::size_t size, Fill&& fill) {
     auto file = MappedFile{};
     if (size == 0) return file;
     auto* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw OutOfMemory{"no memory for a file of " + std::to_string(size) + " bytes."};
-    ::madvise(data, size, MADV_HUGEPAGE);                  // a hint: fewer pages to be zeroed one by one
+    ::madvise(data, size, MADV_HUGEPAGE);  // a hint: fewer pages to be zeroed one by one
     file.bytes_ = {static_cast<std::byte const*>(data), size};
     fill(Bytes{static_cast<std::byte*>(data), size});
     return file;

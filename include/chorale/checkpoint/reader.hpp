@@ -46,13 +46,11 @@ class Checkpoint {
   static Checkpoint read(std::filesystem::path const& path) {
     try {
       return Checkpoint{Directory{path}};
-    } catch (std::system_error const& error) {
-      detail::bad_checkpoint(error.what());
-    }
+    } catch (std::system_error const& error) { detail::bad_checkpoint(error.what()); }
   }
 
   explicit Checkpoint(Directory const& folder) : path_{folder.path()}, manifest_{read_manifest(folder)} {
-    check_sizes(folder, manifest_);                        // the cheapest reason to refuse comes first
+    check_sizes(folder, manifest_);  // the cheapest reason to refuse comes first
     for (auto const& file : manifest_.files) {
       files_.push_back(SafetensorsFile::of(read_verified(folder, file, manifest_.block), path_ + "/" + file.name()));
       auto& section = tensors_[static_cast<std::size_t>(file.section)];
@@ -78,7 +76,7 @@ class Checkpoint {
   std::vector<NamedTensor> const& operator[](Section section) const& {
     return tensors_[static_cast<std::size_t>(section)];
   }
-  std::vector<NamedTensor> const& operator[](Section) const&& = delete;    // they would be gone: keep the checkpoint
+  std::vector<NamedTensor> const& operator[](Section) const&& = delete;  // they would be gone: keep the checkpoint
 
   /// Compares a section with the tensors that are needed: a line for each tensor that is missing, left over, or of
   /// another type or shape.
@@ -158,9 +156,7 @@ inline std::vector<std::uint64_t> checkpoint_steps(std::filesystem::path const& 
   try {
     for (auto const& name : Directory{folder}.names())
       if (auto const step = step_of(name)) steps.push_back(*step);
-  } catch (std::system_error const& error) {
-    detail::bad_checkpoint(folder.string() + ": " + error.what());
-  }
+  } catch (std::system_error const& error) { detail::bad_checkpoint(folder.string() + ": " + error.what()); }
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
@@ -180,14 +176,12 @@ inline std::optional<Checkpoint> newest_checkpoint(CheckpointOptions const& opti
         if (found->manifest().step == step) break;
         why.push_back(found->path() + ": its manifest is of step " + std::to_string(found->manifest().step));
         found.reset();
-      } catch (BadFile const& error) {
-        why.push_back(first_line(error));
-      } catch (std::system_error const& error) {
+      } catch (BadFile const& error) { why.push_back(first_line(error)); } catch (std::system_error const& error) {
         why.push_back(options.folder.string() + "/" + error.what());
       }
       if (options.on_damage == OnDamage::stop) break;
     }
-    if (!found && again < 8 && checkpoint_steps(options.folder) != steps) continue;    // tidied while it was read
+    if (!found && again < 8 && checkpoint_steps(options.folder) != steps) continue;  // tidied while it was read
     if (steps.empty()) return {};
     auto all = std::string{};
     for (auto const& line : why) all += (all.empty() ? "" : "\n           ") + line;

@@ -4,7 +4,8 @@
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+#error \
+    "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
 (Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
 nlohmann-json"
 #endif
@@ -37,19 +38,19 @@ nlohmann-json"
 /// The JSON in front of a safetensors file, read as a stream of events: nothing is built before it has been checked.
 namespace chorale::safetensors {
 
-inline constexpr std::uint64_t max_header     = 100'000'000;               // bytes, as in the reference implementation
-inline constexpr std::size_t   max_tensors    = 1'000'000;                 // this and the rest are our limits
-inline constexpr std::size_t   max_name       = 4096;                      // bytes
-inline constexpr std::size_t   max_dimensions = 64;
-inline constexpr int           max_depth      = 4;
+inline constexpr std::uint64_t max_header   = 100'000'000;  // bytes, as in the reference implementation
+inline constexpr std::size_t max_tensors    = 1'000'000;    // this and the rest are our limits
+inline constexpr std::size_t max_name       = 4096;         // bytes
+inline constexpr std::size_t max_dimensions = 64;
+inline constexpr int max_depth              = 4;
 
 /// What the header says about one tensor; offsets count from the end of the header.
 struct Entry {
   std::string name;
   Dtype dtype = Dtype::f32;
   std::vector<std::uint64_t> shape{};
-  std::array<std::uint64_t, 2> offsets{};                  // begin, end
-  std::uint64_t byte = 0;                                  // of the file, where its description starts
+  std::array<std::uint64_t, 2> offsets{};  // begin, end
+  std::uint64_t byte = 0;                  // of the file, where its description starts
 };
 
 /// Takes the events of nlohmann::json::sax_parse.
@@ -123,7 +124,7 @@ class HeaderReader {
     }
     if (entries.size() == max_tensors) fail("there are more than " + std::to_string(max_tensors) + " tensors");
     entries.push_back({.name = key_, .byte = byte()});
-    has_ = {};
+    has_          = {};
     return place_ = Place::entry, true;
   }
 
@@ -140,7 +141,7 @@ class HeaderReader {
     deeper();
     if (skipped_ > 0 || (place_ == Place::entry && !is_field())) return ++skipped_, true;
     if (place_ != Place::entry || key_ == "dtype") return scalar("an array");
-    offsets_ = 0;
+    offsets_      = 0;
     return place_ = key_ == "shape" ? Place::shape : Place::offsets, true;
   }
 
@@ -153,7 +154,7 @@ class HeaderReader {
   }
 
   bool parse_error(std::size_t, std::string const&, std::exception const& error) {
-    auto const text   = std::string_view{error.what()};    // "[…] parse error at line 1, column 2: reason"
+    auto const text   = std::string_view{error.what()};  // "[…] parse error at line 1, column 2: reason"
     auto const reason = text.find(": ");
     fail("the header is not JSON: " + printable(reason == text.npos ? text : text.substr(reason + 2), 160));
   }
@@ -189,12 +190,13 @@ class HeaderReader {
     if (skipped_ > 0 || (place_ == Place::entry && !is_field())) return true;
     auto const of = entries.empty() ? std::string{} : " of " + in_quotes();
     switch (place_) {
-      case Place::outside:  fail("the header is " + found + ", but an object is needed");
-      case Place::top:      fail("\"" + printable(key_) + "\" is " + found + ", but an object is needed");
+      case Place::outside: fail("the header is " + found + ", but an object is needed");
+      case Place::top: fail("\"" + printable(key_) + "\" is " + found + ", but an object is needed");
       case Place::metadata: fail("\"" + printable(key_) + "\" of __metadata__ is " + found + ", but needs a string");
-      case Place::entry:    fail("\"" + key_ + "\"" + of + " is " + found +
-                                 (key_ == "dtype" ? ", but a string is needed" : ", but an array is needed"));
-      default:              fail("\"" + key_ + "\"" + of + " holds " + found + ", but needs whole numbers below 2^64");
+      case Place::entry:
+        fail("\"" + key_ + "\"" + of + " is " + found +
+             (key_ == "dtype" ? ", but a string is needed" : ", but an array is needed"));
+      default: fail("\"" + key_ + "\"" + of + " holds " + found + ", but needs whole numbers below 2^64");
     }
   }
 
@@ -205,8 +207,8 @@ class HeaderReader {
   std::string key_;
   std::array<bool, 3> has_{};
   bool has_metadata_   = false;
-  std::size_t offsets_ = 0;                                // how many data_offsets have been read
-  int depth_ = 0, skipped_ = 0;                            // levels: in all, and inside an unknown key
+  std::size_t offsets_ = 0;      // how many data_offsets have been read
+  int depth_ = 0, skipped_ = 0;  // levels: in all, and inside an unknown key
 };
 
 }  // namespace chorale::safetensors
@@ -220,8 +222,8 @@ static_assert(std::endian::native == std::endian::little,
 struct NamedTensor {
   std::string name;
   Dtype dtype = Dtype::f32;
-  std::vector<std::uint64_t> shape{};                      // empty: one number
-  ConstBytes bytes{};                                      // row-major, little-endian; may be unaligned
+  std::vector<std::uint64_t> shape{};  // empty: one number
+  ConstBytes bytes{};                  // row-major, little-endian; may be unaligned
 };
 
 /// A safetensors file, open for reading.
@@ -241,8 +243,8 @@ class SafetensorsFile {
   /// Returns the file of bytes that were read already; `path` is for messages.
   static SafetensorsFile of(MappedFile bytes, std::string path) { return {std::move(path), std::move(bytes)}; }
 
-  std::vector<NamedTensor> const& tensors() const& { return tensors_; }    // by name, ascending; bytes of this object
-  std::vector<NamedTensor> const& tensors() const&& = delete;              // they would be gone: keep the file
+  std::vector<NamedTensor> const& tensors() const& { return tensors_; }  // by name, ascending; bytes of this object
+  std::vector<NamedTensor> const& tensors() const&& = delete;            // they would be gone: keep the file
   std::map<std::string, std::string> const& metadata() const& { return metadata_; }
   std::map<std::string, std::string> metadata() && { return std::move(metadata_); }
 
@@ -321,10 +323,10 @@ class SafetensorsFile {
     auto header    = safetensors::HeaderReader{path_, text.data(), at};
     auto const end = text.data() + text.size();
     while (at != end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) ++at;
-    if (at == end || *at != '{') header.fail("the header does not begin with {");     // nor a byte order mark
+    if (at == end || *at != '{') header.fail("the header does not begin with {");  // nor a byte order mark
     if (auto const zero = text.find('\0'); zero != text.npos) {
       at += static_cast<std::ptrdiff_t>(zero) - (at - text.data());
-      header.fail("the header has a zero byte");           // at which the parser would stop without an error
+      header.fail("the header has a zero byte");  // at which the parser would stop without an error
     }
     nlohmann::json::sax_parse(Walk{&at, end}, Walk{nullptr, end}, &header);
     metadata_ = std::move(header.metadata);
@@ -386,7 +388,7 @@ class SafetensorsFile {
 
   std::string path_;
   MappedFile file_;
-  std::uint64_t data_ = 0;                                 // the byte of the file after the header
+  std::uint64_t data_ = 0;  // the byte of the file after the header
   std::vector<NamedTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };
@@ -412,9 +414,9 @@ inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
   auto begin = std::uint64_t{0};
   for (auto const& [name, dtype, shape, bytes] : tensors) {
     auto const size = bytes_of(dtype, shape);
-    CHORALE_EXPECTS(size && *size == bytes.size(),
-                    in_quotes(name) + " has " + std::to_string(bytes.size()) + " bytes, but its shape takes " +
-                        (size ? std::to_string(*size) : "more than can be counted"));
+    CHORALE_EXPECTS(size && *size == bytes.size(), in_quotes(name) + " has " + std::to_string(bytes.size()) +
+                                                       " bytes, but its shape takes " +
+                                                       (size ? std::to_string(*size) : "more than can be counted"));
     CHORALE_EXPECTS(names.insert(name).second, "the name " + in_quotes(name) + " is taken");
     CHORALE_EXPECTS(name.size() <= safetensors::max_name && name.find('\0') == name.npos,
                     "the name " + in_quotes(name.substr(0, 40)) + "... is too long, or has a zero byte");
@@ -443,7 +445,7 @@ class SafetensorsImage {
   explicit SafetensorsImage(std::vector<NamedTensor> tensors, std::map<std::string, std::string> const& metadata = {})
       : tensors_{std::move(tensors)} {
     std::sort(tensors_.begin(), tensors_.end(), [](auto const& a, auto const& b) {
-      return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;     // the widest first: all are aligned
+      return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;  // the widest first: all are aligned
     });
     header_ = detail::safetensors_header(tensors_, metadata);
   }
@@ -455,8 +457,7 @@ class SafetensorsImage {
   }
 
   /// Calls write(ConstBytes) with piece after piece.
-  template <class Write>
-  void write_to(Write&& write) const {
+  template <class Write> void write_to(Write&& write) const {
     auto const length = std::uint64_t{header_.size()};
     write(std::as_bytes(Span<std::uint64_t const>{&length, 1}));
     write(std::as_bytes(Span<char const>{header_}));

@@ -21,8 +21,7 @@
 
 namespace chorale::detail {
 
-template <class Dims>
-std::string shape_text(Dims const& dims) {
+template <class Dims> std::string shape_text(Dims const& dims) {
   auto text = std::string{"("};
   for (std::size_t i = 0; i < dims.size(); ++i) text.append(i ? ", " : "") += std::to_string(dims[i]);
   return text + (dims.size() == 1 ? ",)" : ")");
@@ -56,12 +55,11 @@ inline Axes inverse(Axes const& axes) {
 }
 
 /// Calls f(place in the tensor as it is) for each number of a tensor in the order of the turned one.
-template <class F>
-void each_turned(Shape64 const& shape, Axes const& axes, F&& f) {
+template <class F> void each_turned(Shape64 const& shape, Axes const& axes, F&& f) {
   auto stride = std::vector<std::size_t>(shape.size(), 1), at = std::vector<std::size_t>(shape.size());
   for (std::size_t k = shape.size(); k-- > 1;) stride[k - 1] = stride[k] * static_cast<std::size_t>(shape[k]);
   auto const to = turned(shape, axes);
-  auto step     = stride;                                                  // of each dimension of the turned tensor
+  auto step     = stride;  // of each dimension of the turned tensor
   for (std::size_t k = 0; k < axes.order.size(); ++k) step[k] = stride[static_cast<std::size_t>(axes.order[k])];
   auto left = std::size_t{1}, place = std::size_t{0};
   for (auto const d : shape) left *= static_cast<std::size_t>(d);
@@ -78,8 +76,7 @@ void each_turned(Shape64 const& shape, Axes const& axes, F&& f) {
 
 /// Calls f(read) with a function from a place in a tensor to the number there, as a float. False if the tensor has
 /// another kind of elements.
-template <class F>
-bool read_floats(NamedTensor const& tensor, F&& f) {
+template <class F> bool read_floats(NamedTensor const& tensor, F&& f) {
   auto const as = [&]<class T>(T) {
     f([bytes = tensor.bytes.data()](std::size_t place) {
       auto value = T{};
@@ -89,11 +86,11 @@ bool read_floats(NamedTensor const& tensor, F&& f) {
     return true;
   };
   switch (tensor.dtype) {
-    case Dtype::f32:  return as(0.0F);
-    case Dtype::f64:  return as(0.0);
-    case Dtype::f16:  return as(fp16{});
+    case Dtype::f32: return as(0.0F);
+    case Dtype::f64: return as(0.0);
+    case Dtype::f16: return as(fp16{});
     case Dtype::bf16: return as(bf16{});
-    default:          return false;
+    default: return false;
   }
 }
 inline bool is_float(Dtype dtype) {
@@ -104,8 +101,7 @@ inline bool is_float(Dtype dtype) {
 class Differences {
  public:
   /// text    makes the text: only the first three are made
-  template <std::invocable Text>
-  void add(Text&& text) {
+  template <std::invocable Text> void add(Text&& text) {
     if (++count_ <= 3) text_.append(count_ == 1 ? "" : "; ") += text();
   }
   void add(std::string text) {

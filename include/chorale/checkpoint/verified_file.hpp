@@ -46,13 +46,10 @@ inline std::size_t read_at(FileDescriptor const& file, std::uint64_t at, Bytes t
 }
 
 /// Turns an error of the system while reading into BadFile: it counts as damage, too.
-template <class Read>
-auto or_bad_file(Directory const& folder, Read&& read) {
+template <class Read> auto or_bad_file(Directory const& folder, Read&& read) {
   try {
     return read();
-  } catch (std::system_error const& error) {
-    bad_checkpoint(folder.path() + "/" + error.what());
-  }
+  } catch (std::system_error const& error) { bad_checkpoint(folder.path() + "/" + error.what()); }
 }
 
 }  // namespace detail
@@ -90,7 +87,7 @@ namespace detail {
 /// throws  BadFile
 inline void read_block(Directory const& folder, FileDescriptor const& file, std::string const& name, std::uint64_t at,
                        Bytes to, std::uint32_t wanted) {
-  constexpr auto at_once = std::size_t{256} << 10;         // summed while it is in a cache
+  constexpr auto at_once = std::size_t{256} << 10;  // summed while it is in a cache
   auto const wrong       = [&](std::uint64_t byte, std::string const& what) {
     bad_checkpoint(folder.path() + "/" + name + ": byte " + std::to_string(byte) + ": " + what);
   };
@@ -110,27 +107,25 @@ inline void read_block(Directory const& folder, FileDescriptor const& file, std:
 /// Calls f(0) … f(n - 1), in turn by as many threads as there are cores, four at most.
 ///
 /// throws  what f throws for the smallest i; f may not be called for larger i then
-template <class F>
-void in_turn_by_threads(std::size_t n, F const& f) {
-  auto next    = std::atomic<std::size_t>{0};
-  auto mutex   = std::mutex{};                             // guards what follows
-  auto failed  = n;
-  auto failure = std::exception_ptr{};
+template <class F> void in_turn_by_threads(std::size_t n, F const& f) {
+  auto next       = std::atomic<std::size_t>{0};
+  auto mutex      = std::mutex{};  // guards what follows
+  auto failed     = n;
+  auto failure    = std::exception_ptr{};
   auto const work = [&] {
     for (auto i = next++; i < n; i = next++) try {
         f(i);
       } catch (...) {
         auto const lock = std::lock_guard{mutex};
         if (i < failed) failed = i, failure = std::current_exception();
-        next = n;                                          // all before i have been taken
+        next = n;  // all before i have been taken
       }
   };
   {
     auto threads = std::vector<NamedThread>{};
-    for (auto i = std::min<std::size_t>({n, static_cast<std::size_t>(usable_cores()), 4}); i > 1; --i)
-      try {
+    for (auto i = std::min<std::size_t>({n, static_cast<std::size_t>(usable_cores()), 4}); i > 1; --i) try {
         threads.emplace_back("ckpt read", work);
-      } catch (Error const&) {                             // no thread is left: the others do all of it
+      } catch (Error const&) {  // no thread is left: the others do all of it
         break;
       }
     work();
@@ -148,11 +143,11 @@ inline MappedFile read_verified(Directory const& folder, ManifestFile const& wan
   return detail::or_bad_file(folder, [&] {
     auto const name = wanted.name();
     auto const file = folder.read(name);
-    if (folder.size_of(name) != wanted.size)               // before memory is allocated
+    if (folder.size_of(name) != wanted.size)  // before memory is allocated
       detail::bad_checkpoint(folder.path() + "/" + name + ": byte 0: its length has just changed");
-    constexpr auto ahead   = std::uint64_t{8};             // blocks that the disk reads while one is summed
+    constexpr auto ahead   = std::uint64_t{8};  // blocks that the disk reads while one is summed
     auto const soon_needed = [&](std::uint64_t at, std::uint64_t bytes) {
-      constexpr auto piece = std::uint64_t{128} << 10;     // the system may shorten a longer request
+      constexpr auto piece = std::uint64_t{128} << 10;  // the system may shorten a longer request
       for (auto const end = std::min(at + bytes, wanted.size); at < end; at += piece)
         ::posix_fadvise(file.number(), static_cast<off_t>(at), static_cast<off_t>(piece), POSIX_FADV_WILLNEED);
     };

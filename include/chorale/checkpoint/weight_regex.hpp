@@ -18,7 +18,7 @@ namespace detail {
 #ifdef __GLIBCXX__
 inline constexpr auto bounded = std::regex_constants::ECMAScript | std::regex_constants::__polynomial;
 #else
-inline constexpr auto bounded = std::regex_constants::ECMAScript;          // libc++ counts its steps, and gives up
+inline constexpr auto bounded = std::regex_constants::ECMAScript;  // libc++ counts its steps, and gives up
 #endif
 
 }  // namespace detail
@@ -44,8 +44,9 @@ inline NamePattern matching(std::string const& expression) {
             try {
               if (!std::regex_match(name, groups, compiled)) return std::nullopt;
             } catch (std::regex_error const& error) {
-              throw BadArgument{"the regular expression takes too long on " + in_quotes(name) + ": " + error.what() +
-                                    ".", "one without * or + within * or +."};
+              throw BadArgument{
+                  "the regular expression takes too long on " + in_quotes(name) + ": " + error.what() + ".",
+                  "one without * or + within * or +."};
             }
             auto values = NamePattern::Values{};
             for (std::size_t g = 1; g < groups.size() && g <= 'z' - 'i' + 1; ++g)

@@ -38,8 +38,9 @@ inline std::map<std::string, std::string> weights_index(std::string_view text, s
     if (!file.is_string()) refuse("the file of " + in_quotes(tensor) + " is no text", {});
     auto const& name = file.get_ref<std::string const&>();
     if (name.find_first_of(std::string_view{"/\0", 2}) != name.npos || !name.ends_with(".safetensors"))
-      refuse("the file of " + in_quotes(tensor) + " is " + in_quotes(name) +
-                 ", which is no .safetensors beside the index", {});
+      refuse(
+          "the file of " + in_quotes(tensor) + " is " + in_quotes(name) + ", which is no .safetensors beside the index",
+          {});
     files.emplace(tensor, name);
   }
   return files;
@@ -56,17 +57,18 @@ class WeightsFile {
     else files_.push_back(SafetensorsFile::read(path)), tensors_ = files_[0].tensors();
   }
 
-  std::vector<NamedTensor> const& tensors() const& { return tensors_; }    // by name, ascending
+  std::vector<NamedTensor> const& tensors() const& { return tensors_; }  // by name, ascending
   std::vector<NamedTensor> const& tensors() const&& = delete;
 
  private:
   void read_parts(std::filesystem::path const& path) {
     auto const index  = weights_index(read_file(path), path.string());
     auto const differ = [&](std::string const& part, std::string const& tensor, char const* how) {
-      throw BadFile{path.string() + ": " + in_quotes(part) + " has " + how + in_quotes(tensor) +
-                        ", unlike the index says.", "the index and the parts that one program wrote together."};
+      throw BadFile{
+          path.string() + ": " + in_quotes(part) + " has " + how + in_quotes(tensor) + ", unlike the index says.",
+          "the index and the parts that one program wrote together."};
     };
-    auto parts = std::map<std::string, std::size_t>{};     // of files_
+    auto parts = std::map<std::string, std::size_t>{};  // of files_
     for (auto const& [name, part] : index) {
       auto const [at, is_new] = parts.emplace(part, files_.size());
       if (is_new) files_.push_back(SafetensorsFile::read(path.parent_path() / part));

@@ -68,7 +68,7 @@ class WeightsToLoad {
   struct Link {
     std::vector<NamedTensor const*> from;
     std::vector<std::size_t> to;
-    WeightRule const* rule = nullptr;                                      // none: as they are
+    WeightRule const* rule = nullptr;  // none: as they are
 
     Axes const& rule_axes() const {
       static auto const none = Axes{};
@@ -87,7 +87,7 @@ class WeightsToLoad {
   void read_by(WeightMap const& names, std::vector<NamedTensor> const& tensors) {
     if (auto const twice = pattern_of_two(names); !twice.empty())
       differences_.add("two rules of the map are for " + in_quotes(twice));
-    auto parts = std::map<std::pair<WeightRule const*, std::string>, std::size_t>{};       // of links_
+    auto parts = std::map<std::pair<WeightRule const*, std::string>, std::size_t>{};  // of links_
     for (auto const& tensor : tensors) {
       auto const* rule = static_cast<WeightRule const*>(nullptr);
       auto values      = NamePattern::Values{};
@@ -101,7 +101,7 @@ class WeightsToLoad {
         read_kept(names, tensor);
         continue;
       }
-      if (rule->ours.all.empty()) continue;                                // ignored
+      if (rule->ours.all.empty()) continue;  // ignored
       --part;
       auto const [at, is_new] = parts.emplace(std::pair{rule, to_string(values)}, links_.size());
       if (is_new) links_.push_back(link_of(names, *rule, values, tensor));
@@ -155,7 +155,7 @@ class WeightsToLoad {
   void compare(Link const& link) {
     if (link.rule != nullptr && link.to.size() != link.rule->ours.all.size()) return;
     auto have = std::string{}, wanted = std::string{};
-    auto fits = true;
+    auto fits    = true;
     auto columns = std::int64_t{0};
     auto leading = Shape64{};
     for (auto const i : link.to) {
@@ -205,8 +205,8 @@ class WeightsToLoad {
   }
 
   Variables variables_;
-  std::map<std::string, std::size_t> index_;                               // of variables, by name
-  std::vector<NamedTensor const*> from_;                                   // of each variable: a tensor of it, or none
+  std::map<std::string, std::size_t> index_;  // of variables, by name
+  std::vector<NamedTensor const*> from_;      // of each variable: a tensor of it, or none
   std::vector<Link> links_;
   Differences differences_;
 };

@@ -26,8 +26,8 @@ class TensorsToSave {
       for (std::size_t i = 0; i < variables.size(); ++i) add(std::string{variables[i].name}, variables[i]);
       return;
     }
-    auto parts = std::map<std::pair<WeightRule const*, std::string>, std::vector<std::vector<Variable>>>{};
-    auto order = std::vector<std::pair<WeightRule const*, NamePattern::Values>>{};
+    auto parts   = std::map<std::pair<WeightRule const*, std::string>, std::vector<std::vector<Variable>>>{};
+    auto order   = std::vector<std::pair<WeightRule const*, NamePattern::Values>>{};
     auto missing = Differences{};
     if (auto const twice = pattern_of_two(names); !twice.empty())
       missing.add("two rules of the map are for " + in_quotes(twice));
@@ -39,7 +39,7 @@ class TensorsToSave {
           auto const values = rule.ours.all[part].read(name);
           if (!values) continue;
           is_done = true;
-          if (rule.theirs.all.empty()) {                                   // kept
+          if (rule.theirs.all.empty()) {  // kept
             add(name, variables[i]);
             continue;
           }
@@ -63,7 +63,9 @@ class TensorsToSave {
 
  private:
   void add(std::string name, Variable const& v) {
-    tensors_.push_back({.name = std::move(name), .dtype = Dtype::f32, .shape = {v.shape.begin(), v.shape.end()},
+    tensors_.push_back({.name  = std::move(name),
+                        .dtype = Dtype::f32,
+                        .shape = {v.shape.begin(), v.shape.end()},
                         .bytes = std::as_bytes(v.value)});
   }
 
@@ -76,15 +78,18 @@ class TensorsToSave {
     }
     for (auto const& pattern : rule.theirs.all)
       if (!pattern.writes(values))
-        return missing.add("the name \"" + pattern.text() + "\" cannot be written: it is a regular expression, or has a *");
+        return missing.add("the name \"" + pattern.text() +
+                           "\" cannot be written: it is a regular expression, or has a *");
     auto shape      = shape_of(parts[0][0]);
     auto const rows = Columns{shape}.rows;
     auto const n    = rule.theirs.all.size();
     if (columns % n != 0 || (shape.empty() && n > 1) ||
         (!rule.axes.order.empty() && rule.axes.order.size() != shape.size()))
-      return missing.add(std::string{parts[0][0].name} + ", " + shape_text(shape) + ", cannot be turned and divided into " +
-                         std::to_string(n) + " as \"" + rule.text() + "\" says");
-    if (parts.size() == 1 && n == 1 && rule.axes.order.empty()) return add(rule.theirs.all[0].write(values), parts[0][0]);
+      return missing.add(std::string{parts[0][0].name} + ", " + shape_text(shape) +
+                         ", cannot be turned and divided into " + std::to_string(n) + " as \"" + rule.text() +
+                         "\" says");
+    if (parts.size() == 1 && n == 1 && rule.axes.order.empty())
+      return add(rule.theirs.all[0].write(values), parts[0][0]);
     auto all    = std::vector<float>(rows * columns);
     auto before = std::size_t{0};
     for (auto const& part : parts) {
@@ -107,13 +112,15 @@ class TensorsToSave {
     each_turned(shape, back, [&, width = columns](std::size_t place) {
       made.push_back(all[place / width * stride + first + place % width]);
     });
-    tensors_.push_back({.name = std::move(name), .dtype = Dtype::f32, .shape = turned(shape, back),
+    tensors_.push_back({.name  = std::move(name),
+                        .dtype = Dtype::f32,
+                        .shape = turned(shape, back),
                         .bytes = std::as_bytes(Span<float const>{made})});
   }
   static Shape64 shape_of(Variable const& v) { return {v.shape.begin(), v.shape.end()}; }
 
   std::vector<NamedTensor> tensors_;
-  std::list<std::vector<float>> owned_;                                    // turned or put together; views stay valid
+  std::list<std::vector<float>> owned_;  // turned or put together; views stay valid
 };
 
 }  // namespace chorale::detail

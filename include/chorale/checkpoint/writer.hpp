@@ -45,8 +45,7 @@ struct ManifestPoints {
 ///
 /// order   the disk begins to write a block while the next one is copied and summed
 /// throws  std::system_error with the name and the byte
-template <FaultPoints Faults = NoFaults, class Points = FilePoints>
-class ChecksummedFile {
+template <FaultPoints Faults = NoFaults, class Points = FilePoints> class ChecksummedFile {
  public:
   /// size    that the file will have
   ChecksummedFile(Directory const& folder, std::string name, std::uint64_t size, std::uint64_t block,
@@ -109,7 +108,6 @@ class ChecksummedFile {
   [[no_unique_address]] Faults faults_;
 };
 
-
 /// The files that a save of one rank will write, in memory but for the bytes of tensors.
 class CheckpointImage {
  public:
@@ -132,9 +130,9 @@ class CheckpointImage {
   template <FaultPoints Faults>
   std::vector<ManifestFile> write_to(Directory const& folder, std::uint64_t block, Faults const& faults) const {
     auto written = std::vector<ManifestFile>{};
-    CHORALE_EXPECTS(block > 0 && block <= Manifest::max_block,
-                    "a block of " + std::to_string(block) + " bytes, but it may have 1 to " +
-                        std::to_string(Manifest::max_block));
+    CHORALE_EXPECTS(
+        block > 0 && block <= Manifest::max_block,
+        "a block of " + std::to_string(block) + " bytes, but it may have 1 to " + std::to_string(Manifest::max_block));
     for (auto const& [planned, image] : files_) {
       auto file = planned;
       file.size = image.size();
@@ -161,8 +159,7 @@ class CheckpointImage {
 ///         then the oldest beyond `keep` are removed. A kill at any point leaves earlier checkpoints whole
 /// throws  CheckpointFailed when the system refuses; BadArgument
 /// source  the order is PostgreSQL's durable_rename, for a folder
-template <FaultPoints Faults = NoFaults>
-class CheckpointWriter {
+template <FaultPoints Faults = NoFaults> class CheckpointWriter {
  public:
   /// bytes   of all files of all ranks together; a tenth more must be free
   CheckpointWriter(CheckpointOptions const& options, std::uint64_t step, std::uint64_t bytes, Faults faults = {})
@@ -208,10 +205,10 @@ class CheckpointWriter {
     at.files = std::move(files_);
     guarded([&] {
       auto const text = at.write();
-      for (auto const& file : at.files)                    // those of other ranks, too
+      for (auto const& file : at.files)  // those of other ranks, too
         if (folder_->size_of(file.name()) != file.size) system_fault(file.name() + ": is not what was written", EIO);
-      auto file = ChecksummedFile<Faults, ManifestPoints>{*folder_, Manifest::file_name, text.size(),
-                                                         Manifest::max_block, faults_};
+      auto file        = ChecksummedFile<Faults, ManifestPoints>{*folder_, Manifest::file_name, text.size(),
+                                                                 Manifest::max_block, faults_};
       auto const bytes = std::as_bytes(Span<char const>{text});
       file.write(bytes.first(text.size() / 2));
       file.write(bytes.subspan(text.size() / 2));
@@ -234,8 +231,7 @@ class CheckpointWriter {
  private:
   std::string here() const { return unfinished_name(step_, options_.job); }
 
-  template <class Do>
-  void guarded(Do&& work) {
+  template <class Do> void guarded(Do&& work) {
     try {
       work();
     } catch (std::system_error const& error) {
@@ -272,7 +268,7 @@ class CheckpointWriter {
     auto const name = checkpoint_name(step_), old = removed_name(step_, options_.job);
     if (!parent_->has(name)) return parent_->rename(here(), name), std::nullopt;
     if (parent_->exchange(here(), name)) return here();
-    parent_->rename(name, old);                            // for a moment there is none of this step
+    parent_->rename(name, old);  // for a moment there is none of this step
     parent_->rename(here(), name);
     return old;
   }
@@ -303,14 +299,12 @@ class CheckpointWriter {
       auto const folder = Directory{*parent_, checkpoint_name(step)};
       check_sizes(folder, read_manifest(folder));
       return true;
-    } catch (std::exception const&) {
-      return false;
-    }
+    } catch (std::exception const&) { return false; }
   }
 
   /// Removes a folder with the files in it, unless another process is writing there.
   void remove(std::string const& name) {
-    if (!parent_->has_folder(name)) return parent_->remove_file(name);     // not a folder
+    if (!parent_->has_folder(name)) return parent_->remove_file(name);  // not a folder
     auto const folder = Directory{*parent_, name};
     if (!folder.lock()) return;
     for (auto const& file : folder.names()) {
@@ -321,8 +315,7 @@ class CheckpointWriter {
   }
 
   /// Runs work that only tidies: its system errors are logged, and do not make a save fail.
-  template <class Do>
-  void or_log(Do&& work) {
+  template <class Do> void or_log(Do&& work) {
     try {
       work();
     } catch (std::system_error const& error) {
@@ -337,7 +330,7 @@ class CheckpointWriter {
         for (auto const& file : folder_ ? folder_->names() : std::vector<std::string>{}) folder_->remove_file(file);
         parent_->remove_empty_folder(here());
       });
-    } catch (...) {                                        // a log that throws: nothing more can be done
+    } catch (...) {  // a log that throws: nothing more can be done
     }
   }
 
@@ -345,7 +338,7 @@ class CheckpointWriter {
   std::uint64_t step_, need_;
   [[no_unique_address]] Faults faults_;
   std::optional<Directory> parent_, folder_;
-  bool made_ = false;                                      // the temporary folder exists, and is ours
+  bool made_ = false;  // the temporary folder exists, and is ours
   std::vector<ManifestFile> files_;
 };
 
@@ -354,8 +347,8 @@ class CheckpointWriter {
 /// returns  the files to pass to that writer's add()
 /// throws   CheckpointFailed: then the writer must not commit
 template <FaultPoints Faults = NoFaults>
-std::vector<ManifestFile> write_part(CheckpointOptions const& options, std::uint64_t step,
-                                     CheckpointState const& state, FilePart part, Faults const& faults = {}) {
+std::vector<ManifestFile> write_part(CheckpointOptions const& options, std::uint64_t step, CheckpointState const& state,
+                                     FilePart part, Faults const& faults = {}) {
   auto const image = CheckpointImage{state, part};
   auto const place = options.folder / unfinished_name(step, options.job);
   try {

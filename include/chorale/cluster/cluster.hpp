@@ -23,10 +23,10 @@ namespace chorale {
 
 /// Role of a task in a job, in the order of ranks.
 enum class Role : std::uint8_t {
-  chief,       // trains, and writes checkpoints and logs
-  worker,      // trains
-  ps,          // holds variables: a parameter server
-  evaluator,   // evaluates what the chief wrote; no member of the group that trains
+  chief,      // trains, and writes checkpoints and logs
+  worker,     // trains
+  ps,         // holds variables: a parameter server
+  evaluator,  // evaluates what the chief wrote; no member of the group that trains
 };
 
 inline constexpr auto role_names = std::array<std::string_view, 4>{"chief", "worker", "ps", "evaluator"};
@@ -52,38 +52,37 @@ struct TaskId {
 /// A task, and the address it listens on.
 struct Task {
   TaskId id;
-  std::string address{};                                                   // "host:port"; empty when it is not known
+  std::string address{};  // "host:port"; empty when it is not known
 
   friend bool operator==(Task const&, Task const&) = default;
 };
 
-
 class Environment;
 namespace resolve {
-struct FromEnv;                                                            // in from_env.hpp
+struct FromEnv;  // in from_env.hpp
 }
 
 /// A cluster that a program describes itself.
 struct ClusterOptions {
-  std::string chief{};                                                     // "host:port"; without one worker 0 is chief
-  std::vector<std::string> workers{}, servers{}, evaluators{};             // [index]: "host:port"
-  TaskId me{};                                                             // which of them this process is
+  std::string chief{};                                          // "host:port"; without one worker 0 is chief
+  std::vector<std::string> workers{}, servers{}, evaluators{};  // [index]: "host:port"
+  TaskId me{};                                                  // which of them this process is
   std::string job           = "chorale";
-  std::uint32_t incarnation = 0;                                           // how often the job was started again
+  std::uint32_t incarnation = 0;  // how often the job was started again
 };
 
 /// Parts of a cluster, as a resolver or a program gives them.
 struct ClusterParts {
-  std::vector<Task> tasks{};                                               // in any order; all with address, or none
+  std::vector<Task> tasks{};  // in any order; all with address, or none
   TaskId me{};
   std::string job           = "chorale";
   std::uint32_t incarnation = 0;
-  int local_rank = -1, local_size = -1;                                    // of this host; -1: as the addresses say
-  std::string host{};                                                      // of this process; empty: from the address
-  std::string found_in = "code";                                           // "TF_CONFIG", "Slurm"
-  std::string no_addresses{};                                              // why there are none: a sentence
-  std::string meets_at{};                                                  // then: see RendezvousInfo
-  int spare_ports = 0;                                                     // see RendezvousInfo
+  int local_rank = -1, local_size = -1;  // of this host; -1: as the addresses say
+  std::string host{};                    // of this process; empty: from the address
+  std::string found_in = "code";         // "TF_CONFIG", "Slurm"
+  std::string no_addresses{};            // why there are none: a sentence
+  std::string meets_at{};                // then: see RendezvousInfo
+  int spare_ports = 0;                   // see RendezvousInfo
 };
 
 /// The tasks of a job, and which of them this process is.
@@ -96,20 +95,18 @@ struct ClusterParts {
 /// order   ranks of the group: the chief, workers, servers, each by index; evaluators are no members
 class Cluster {
  public:
-  static constexpr int most = 65'536;                                      // tasks
+  static constexpr int most = 65'536;  // tasks
 
   /// Returns the cluster of an environment; see docs/35-clusters.md. Needs <chorale/cluster/from_env.hpp>, which takes
   /// a second longer to compile than this header: it reads JSON.
   ///
   /// throws  BadArgument when a variable cannot be used, or two contradict each other
-  template <class Resolve = resolve::FromEnv>
-  static Cluster from_env(Environment const& environment) {
+  template <class Resolve = resolve::FromEnv> static Cluster from_env(Environment const& environment) {
     if constexpr (has_header<Resolve>()) return Resolve::cluster(environment);
     else return local();
   }
   /// Returns the cluster of the environment of this process.
-  template <class Resolve = resolve::FromEnv>
-  static Cluster from_env() {
+  template <class Resolve = resolve::FromEnv> static Cluster from_env() {
     if constexpr (has_header<Resolve>()) return Resolve::cluster();
     else return local();
   }
@@ -129,7 +126,7 @@ class Cluster {
 
   /// throws  BadArgument
   static Cluster at(ClusterOptions options) {
-    auto parts = ClusterParts{.me = options.me, .job = options.job, .incarnation = options.incarnation};
+    auto parts      = ClusterParts{.me = options.me, .job = options.job, .incarnation = options.incarnation};
     auto const take = [&](Role role, std::vector<std::string>& from) {
       int index = 0;
       for (auto& address : from) parts.tasks.push_back({{role, index++}, std::move(address)});
@@ -138,29 +135,30 @@ class Cluster {
     take(Role::worker, options.workers);
     take(Role::ps, options.servers);
     take(Role::evaluator, options.evaluators);
-    for (auto const& task : parts.tasks) HostPort::parse(task.address, "code: " + task.id.text());   // empty: refused
+    for (auto const& task : parts.tasks) HostPort::parse(task.address, "code: " + task.id.text());  // empty: refused
     return Cluster{std::move(parts)};
   }
 
   /// throws  BadArgument
   explicit Cluster(ClusterParts parts) : parts_{std::move(parts)} {
-    expect(parts_.tasks.size() <= most, std::to_string(parts_.tasks.size()) + " tasks are more than " +
-                                            std::to_string(most), "fewer, larger tasks.");
+    expect(parts_.tasks.size() <= most,
+           std::to_string(parts_.tasks.size()) + " tasks are more than " + std::to_string(most),
+           "fewer, larger tasks.");
     std::ranges::sort(parts_.tasks, {}, &Task::id);
     expect_tasks();
     expect_addresses();
     count_local();
   }
 
-  int  workers() const { return workers_; }                                // with the chief
-  int  servers() const { return static_cast<int>(members_) - workers_; }
+  int workers() const { return workers_; }  // with the chief
+  int servers() const { return static_cast<int>(members_) - workers_; }
   bool has(Role role) const {
     return std::ranges::find(parts_.tasks, role, [](auto& task) { return task.id.role; }) != parts_.tasks.end();
   }
 
   /// The task of this process; worker 0 when the process is all of them.
   TaskId task() const { return parts_.me; }
-  std::vector<Task> const& tasks() const& { return parts_.tasks; }         // in the order of ranks, evaluators last
+  std::vector<Task> const& tasks() const& { return parts_.tasks; }  // in the order of ranks, evaluators last
   std::vector<Task> tasks() && { return std::move(parts_.tasks); }
 
   /// True if this process is all of the tasks.
@@ -224,9 +222,13 @@ class Cluster {
   /// How the tasks find and identify each other.
   RendezvousInfo meeting() const {
     auto const known = has_addresses();
-    return {.addresses = known ? addresses() : std::vector<std::string>{},
-            .no_addresses = known ? "" : why_no_addresses(), .meets_at = known ? "" : meets_at(),
-            .spare_ports = parts_.spare_ports, .job = job(), .incarnation = incarnation(), .lines = lines()};
+    return {.addresses    = known ? addresses() : std::vector<std::string>{},
+            .no_addresses = known ? "" : why_no_addresses(),
+            .meets_at     = known ? "" : meets_at(),
+            .spare_ports  = parts_.spare_ports,
+            .job          = job(),
+            .incarnation  = incarnation(),
+            .lines        = lines()};
   }
 
   std::string const& job() const& { return parts_.job; }
@@ -246,9 +248,9 @@ class Cluster {
 
   /// One line for people: "cluster: Slurm, rank 3 of 8 on gpu08 (local 3 of 4), master gpu07:23451".
   std::string text() const {
-    auto text         = "cluster: " + parts_.found_in + ", ";
-    auto const groups = counted(workers(), "worker") +
-                        (servers() > 0 ? " and " + std::to_string(servers()) + " ps" : "");
+    auto text = "cluster: " + parts_.found_in + ", ";
+    auto const groups =
+        counted(workers(), "worker") + (servers() > 0 ? " and " + std::to_string(servers()) + " ps" : "");
     if (local_) return text + groups + " in this process";
     auto const on = parts_.host.empty() ? "" : " on " + parts_.host;
     if (!is_member()) return text + task().text() + on + ", beside " + groups;
@@ -262,17 +264,18 @@ class Cluster {
  private:
   friend struct resolve::FromEnv;
 
-  template <class Resolve>
-  static constexpr bool has_header() {
+  template <class Resolve> static constexpr bool has_header() {
     constexpr bool has = requires { sizeof(Resolve); };
-    static_assert(has, "chorale: Cluster::from_env() is in a header of its own. Write #include "
-                       "<chorale/processes.hpp>, which also has TcpTransport, or <chorale/cluster/from_env.hpp>. See "
-                       "docs/35-clusters.md");
+    static_assert(has,
+                  "chorale: Cluster::from_env() is in a header of its own. Write #include "
+                  "<chorale/processes.hpp>, which also has TcpTransport, or <chorale/cluster/from_env.hpp>. See "
+                  "docs/35-clusters.md");
     return has;
   }
 
   std::string why_no_addresses() const {
-    return parts_.found_in + ": " + (parts_.no_addresses.empty() ? "the tasks have no addresses." : parts_.no_addresses);
+    return parts_.found_in + ": " +
+           (parts_.no_addresses.empty() ? "the tasks have no addresses." : parts_.no_addresses);
   }
 
   static std::string counted(int n, std::string_view what) {
@@ -290,8 +293,8 @@ class Cluster {
     auto const up_to = [&](Role role) {
       return std::ranges::count_if(tasks, [&](auto& task) { return task.id.role <= role; });
     };
-    workers_ = static_cast<int>(up_to(Role::worker));
-    members_ = static_cast<std::size_t>(up_to(Role::ps));
+    workers_          = static_cast<int>(up_to(Role::worker));
+    members_          = static_cast<std::size_t>(up_to(Role::ps));
     auto const chiefs = std::ranges::count(tasks, Role::chief, [](auto& t) { return t.id.role; });
     expect(workers_ > 0, "there is no worker and no chief among " + counted(static_cast<int>(tasks.size()), "task"),
            "at least one worker.");
@@ -299,8 +302,9 @@ class Cluster {
            "a job has one chief, chief 0, and this one has " + counted(static_cast<int>(chiefs), "chief"),
            "workers for the others.");
     auto const here = std::ranges::find(tasks, parts_.me, &Task::id) != tasks.end();
-    expect(here || parts_.me.role == Role::evaluator, "this process is " + parts_.me.text() + ", which is not one of " +
-                                                          counted(static_cast<int>(tasks.size()), "task"),
+    expect(here || parts_.me.role == Role::evaluator,
+           "this process is " + parts_.me.text() + ", which is not one of " +
+               counted(static_cast<int>(tasks.size()), "task"),
            "a task that the cluster has.");
   }
 
@@ -311,7 +315,7 @@ class Cluster {
       expect(known != task.address.empty(), task.id.text() + (known ? " has no address" : " alone has an address"),
              "an address for each task, or for none.");
       if (!known) continue;
-      task.address = HostPort::parse(task.address, parts_.found_in + ": " + task.id.text()).text();
+      task.address               = HostPort::parse(task.address, parts_.found_in + ": " + task.id.text()).text();
       auto const [other, is_new] = owner.emplace(task.address, task.id);
       expect(is_new, other->second.text() + " and " + task.id.text() + " have the same address, " + task.address,
              "another host, or another port on the same host.");
@@ -335,8 +339,8 @@ class Cluster {
   }
 
   ClusterParts parts_;
-  int workers_         = 0;                                                // with the chief
-  std::size_t members_ = 0;                                                // of the group: the first tasks
+  int workers_         = 0;  // with the chief
+  std::size_t members_ = 0;  // of the group: the first tasks
   bool local_          = false;
 };
 

@@ -2,7 +2,8 @@
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+#error \
+    "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
 (Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
 nlohmann-json"
 #endif
@@ -30,12 +31,12 @@ namespace chorale {
 /// returns   exit_code(error), for main()
 /// source    torch.distributed.elastic.multiprocessing.errors.ErrorHandler
 inline int report_exit(std::exception const& error, Environment const& env = Environment::of_process(),
-                      std::ostream& out = std::cerr) {
+                       std::ostream& out = std::cerr) {
   out << error.what() << '\n';
   if (!env.has("TORCHELASTIC_ERROR_FILE")) return exit_code(error);
   auto const path = std::string{env.get("TORCHELASTIC_ERROR_FILE")};
   auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  if (detail::is_a<PeerLost>(error)) now += std::chrono::seconds{1};             // torchrun's root cause is the first
+  if (detail::is_a<PeerLost>(error)) now += std::chrono::seconds{1};  // torchrun's root cause is the first
   auto const told = nlohmann::json{
       {"message", {{"message", error.what()}, {"extraInfo", {{"timestamp", std::to_string(now.count())}}}}}};
   auto file = std::ofstream{path};

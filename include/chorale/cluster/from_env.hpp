@@ -31,8 +31,7 @@ struct Found {
 };
 
 /// Returns the launchers that started this process; the first one is believed.
-template <Resolver... R>
-std::vector<Found> found(Environment const& env) {
+template <Resolver... R> std::vector<Found> found(Environment const& env) {
   auto all = std::vector<Found>{};
   (..., [&] {
     if (auto launch = R::launch(env)) all.push_back({std::move(*launch), R::place});
@@ -72,8 +71,9 @@ inline void expect_same(Cluster const& written, LaunchInfo const& launch) {
 
 inline void expect_same(ClusterParts const& own, ClusterParts const& other) {
   if (own.me == other.me && own.tasks.size() == other.tasks.size()) return;
-  disagree(own.found_in, other.found_in, own.me.text() + " of " + std::to_string(own.tasks.size()) + " tasks, and " +
-                                             other.me.text() + " of " + std::to_string(other.tasks.size()));
+  disagree(own.found_in, other.found_in,
+           own.me.text() + " of " + std::to_string(own.tasks.size()) + " tasks, and " + other.me.text() + " of " +
+               std::to_string(other.tasks.size()));
 }
 
 /// Returns the believed launcher with its addresses, or with those of another launcher that gives the same rank.
@@ -100,11 +100,12 @@ inline ClusterParts with_job(Environment const& env, ClusterParts parts) {
 struct FromEnv {
   static Cluster cluster(Environment const& env) {
     namespace r = resolve;
-    auto const launchers = r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm, r::KubeflowTrainer, r::SageMaker,
-                                    r::TPUClusterResolver>(env);
-    auto const rank      = launchers.empty() ? -1 : launchers.front().launch.rank;
-    auto written         = std::vector<ClusterParts>{};                    // the first one is believed
-    auto const consult   = [&](std::optional<ClusterParts> parts) {
+    auto const launchers =
+        r::found<r::Torchrun, r::OpenMpi, r::Mpich, r::Slurm, r::KubeflowTrainer, r::SageMaker, r::TPUClusterResolver>(
+            env);
+    auto const rank    = launchers.empty() ? -1 : launchers.front().launch.rank;
+    auto written       = std::vector<ClusterParts>{};  // the first one is believed
+    auto const consult = [&](std::optional<ClusterParts> parts) {
       if (parts) written.push_back(std::move(*parts));
     };
     consult(r::own_variables(env, rank));

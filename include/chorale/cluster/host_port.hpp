@@ -17,10 +17,10 @@ namespace chorale {
 ///
 /// keeps   a text that parses has no character with a special meaning in a line of text or on a terminal
 struct HostPort {
-  static constexpr std::size_t max_host = 253;                             // bytes, as in the domain name system
+  static constexpr std::size_t max_host = 253;  // bytes, as in the domain name system
 
-  std::string host;                                                        // in lower case, without brackets
-  int port = 0;                                                            // 1 to 65535
+  std::string host;  // in lower case, without brackets
+  int port = 0;      // 1 to 65535
 
   /// where   beginning of an error: "TF_CONFIG: cluster.worker[2]"
   /// throws  BadArgument
@@ -28,7 +28,7 @@ struct HostPort {
     auto const fail = [&](std::string const& what, std::string const& what_to_try) {
       throw BadArgument{where + ": " + in_quotes(text) + " " + what + ".", what_to_try};
     };
-    auto const bracket = text.starts_with('[') ? text.find(']') : 0;       // colons before ] start no port
+    auto const bracket = text.starts_with('[') ? text.find(']') : 0;  // colons before ] start no port
     if (bracket == text.npos) fail("has a [ without a ]", "\"[::1]:2222\".");
     auto const colon = text.find(':', bracket);
     if (colon == text.npos) fail("has no port", "the host, a colon and the port: \"10.0.0.7:2222\".");

@@ -20,18 +20,18 @@ namespace chorale {
 
 /// Description of this process by a launcher that only knows ranks.
 struct LaunchInfo {
-  std::string by;                                                          // "torchrun"
+  std::string by;  // "torchrun"
   int rank = 0, world = 1;
-  int local_rank = -1, local_size = -1;                                    // of this host; -1: not known
-  int agents     = 0;                                                      // its own processes, which started the ranks
-  bool is_per_host = false;                                                // it counts hosts, one rank on each
+  int local_rank = -1, local_size = -1;  // of this host; -1: not known
+  int agents       = 0;                  // its own processes, which started the ranks
+  bool is_per_host = false;              // it counts hosts, one rank on each
   std::string job{};
   std::uint32_t incarnation = 0;
-  std::string host{};                                                      // this host, if it is known
-  std::vector<std::string> addresses{};                                    // [rank]; empty: not known
-  std::string no_addresses{};                                              // then: the reason, as a sentence
-  std::string meets_at{};                                                  // then: rank 0's address, if it is known
-  int spare_ports = 0;                                                     // see RendezvousInfo
+  std::string host{};                    // this host, if it is known
+  std::vector<std::string> addresses{};  // [rank]; empty: not known
+  std::string no_addresses{};            // then: the reason, as a sentence
+  std::string meets_at{};                // then: rank 0's address, if it is known
+  int spare_ports = 0;                   // see RendezvousInfo
 
   bool is_one_host() const { return world == 1 || local_size == world; }
   /// True if a service started the ranks' own launcher on each of its hosts.
@@ -89,8 +89,7 @@ inline void place_from(LaunchInfo& launch, std::string const& host, int base, st
     return;
   }
   launch.addresses.clear();
-  for (int rank = 0; rank < launch.world; ++rank)
-    launch.addresses.push_back(HostPort{host, base + rank}.text());
+  for (int rank = 0; rank < launch.world; ++rank) launch.addresses.push_back(HostPort{host, base + rank}.text());
 }
 
 inline ClusterParts parts_of(LaunchInfo const& launch) {

@@ -24,7 +24,7 @@ namespace chorale {
 /// throws  BadArgument when ranks cannot be connected over the communicator: see MpiTransport::group
 inline Cluster cluster_of(MPI_Comm communicator) {
   auto const group = MpiTransport::group(communicator);
-  auto parts = ClusterParts{.me = {Role::worker, group.local().front()}, .found_in = "an MPI communicator"};
+  auto parts       = ClusterParts{.me = {Role::worker, group.local().front()}, .found_in = "an MPI communicator"};
   for (int rank = 0; rank < group.size(); ++rank) parts.tasks.push_back({{Role::worker, rank}});
   auto here = MPI_COMM_NULL;
   mpi::expect_mpi(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here),
@@ -43,8 +43,7 @@ inline Cluster cluster_of(MPI_Comm communicator) {
 namespace chorale {
 
 /// Compile-time error for a program that names a communicator where the compiler does not find MPI.
-template <class Communicator>
-Cluster cluster_of(Communicator) {
+template <class Communicator> Cluster cluster_of(Communicator) {
   static_assert(sizeof(Communicator) == 0,
                 "chorale: cluster_of(communicator) needs <mpi.h>, which the compiler does not find. Depend on @mpi, or "
                 "compile with mpicxx; on Debian: apt-get install libopenmpi-dev");

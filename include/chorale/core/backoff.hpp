@@ -20,7 +20,7 @@ inline void relax() noexcept {
 /// yields  pauses before the first sleep; few where another thread wakes sleepers
 class Backoff {
  public:
-  static constexpr int many_yields = 5'000;                           // some milliseconds
+  static constexpr int many_yields = 5'000;  // some milliseconds
 
   explicit constexpr Backoff(int spins = 2'000, int yields = many_yields) : spins_{spins}, yields_{yields} {}
 
@@ -45,8 +45,7 @@ class Backoff {
 /// Waits until `done()` is true: spins briefly, then yields so that more threads than cores still make progress.
 ///
 /// order   `done` must read with acquire; it may throw to give up
-template <class Done>
-void spin_until(Done&& done) {
+template <class Done> void spin_until(Done&& done) {
   for (int i = 0; !done(); ++i) {
     if (i < 2'000) relax();
     else std::this_thread::yield();
@@ -61,8 +60,7 @@ inline constexpr auto spin_time = std::chrono::microseconds{100};
 ///
 /// order   the thread that makes `ready()` true changes `changes` after that, and then notifies it; `ready` reads with
 ///         acquire
-template <class T, class Ready>
-void sleep_until(std::atomic<T> const& changes, Ready&& ready) {
+template <class T, class Ready> void sleep_until(std::atomic<T> const& changes, Ready&& ready) {
   auto const begin = std::chrono::steady_clock::now();
   do {
     for (int i = 0; i < 32; ++i) {

@@ -2,7 +2,8 @@
 #pragma once
 
 #if !__has_include(<gsl/util>)
-#error "chorale: <gsl/util> is not on the include path. Try: apt-get install libmsgsl-dev (Debian), dnf install \
+#error \
+    "chorale: <gsl/util> is not on the include path. Try: apt-get install libmsgsl-dev (Debian), dnf install \
 guidelines-support-library-devel (Fedora), brew install cpp-gsl (Homebrew) or vcpkg install ms-gsl"
 #endif
 
@@ -17,14 +18,12 @@ guidelines-support-library-devel (Fedora), brew install cpp-gsl (Homebrew) or vc
 /// string, unless `condition` is true.
 ///
 ///   CHORALE_EXPECTS(rows > 0, "a batch needs at least one row, got " + std::to_string(rows));
-#define CHORALE_EXPECTS(condition, sentence)                                                 \
-  (GSL_LIKELY(condition) ? static_cast<void>(0)                                              \
-                         : ::chorale::detail::expects_failed(#condition, (sentence)))
+#define CHORALE_EXPECTS(condition, sentence) \
+  (GSL_LIKELY(condition) ? static_cast<void>(0) : ::chorale::detail::expects_failed(#condition, (sentence)))
 
 /// Checks what should hold by construction: throws Error, a defect of the library, unless `condition` is true.
-#define CHORALE_ENSURES(condition, sentence)                                                 \
-  (GSL_LIKELY(condition) ? static_cast<void>(0)                                              \
-                         : ::chorale::detail::ensures_failed(#condition, (sentence)))
+#define CHORALE_ENSURES(condition, sentence) \
+  (GSL_LIKELY(condition) ? static_cast<void>(0) : ::chorale::detail::ensures_failed(#condition, (sentence)))
 
 namespace chorale::detail {
 

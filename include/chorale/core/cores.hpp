@@ -11,17 +11,17 @@
 #include <iterator>
 #include <optional>
 #include <string>
-#include <thread>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace chorale {
 
 /// Where the limits of a process's control group are read from. Other paths are for tests.
 struct CgroupFiles {
-  std::string process = "/proc/self/cgroup";               // names the control group of this process
-  std::string root    = "/sys/fs/cgroup";                  // where control groups are mounted
+  std::string process = "/proc/self/cgroup";  // names the control group of this process
+  std::string root    = "/sys/fs/cgroup";     // where control groups are mounted
 };
 
 namespace detail {
@@ -72,10 +72,10 @@ inline std::optional<double> quota_of(std::string_view quota, std::string_view p
 /// returns   nothing if the process has none of that version
 inline std::optional<std::string> cgroup_path(std::string_view groups, int version) {
   while (!groups.empty()) {
-    auto const line        = groups.substr(0, groups.find('\n'));
-    groups                 = groups.substr(std::min(line.size() + 1, groups.size()));
-    auto const first       = line.find(':');
-    auto const second      = first == line.npos ? line.npos : line.find(':', first + 1);
+    auto const line   = groups.substr(0, groups.find('\n'));
+    groups            = groups.substr(std::min(line.size() + 1, groups.size()));
+    auto const first  = line.find(':');
+    auto const second = first == line.npos ? line.npos : line.find(':', first + 1);
     if (second == line.npos) continue;
     auto const controllers = std::string{","}.append(line.substr(first + 1, second - first - 1)) + ",";
     auto const matches     = version == 2 ? line.starts_with("0::") : controllers.find(",cpu,") != std::string::npos;
@@ -91,7 +91,7 @@ inline std::optional<double> cgroup_quota(CgroupFiles const& files = {}) {
   auto const groups = detail::text_of(files.process);
   auto least        = std::optional<double>{};
   if (!groups) return least;
-  auto const take   = [&](std::optional<double> quota) {
+  auto const take = [&](std::optional<double> quota) {
     if (quota && (!least || *quota < *least)) least = quota;
   };
   auto const upward = [](std::string path, auto&& look) {  // a container may see its own group as the root

@@ -17,7 +17,7 @@ inline constexpr std::uint32_t crc32c_polynomial = 0x82F63B78U;
 
 /// x^n modulo the polynomial.
 constexpr std::uint32_t power_of_x(unsigned n) {
-  auto power = std::uint32_t{0x8000'0000U};                                // x^0
+  auto power = std::uint32_t{0x8000'0000U};  // x^0
   for (unsigned i = 0; i < n; ++i) power = power >> 1 ^ (power & 1U ? crc32c_polynomial : 0U);
   return power;
 }
@@ -44,7 +44,7 @@ using Bits512 [[gnu::vector_size(64)]] = long long;
   return __builtin_ia32_crc32di(crc, next);
 }
 
-inline constexpr std::size_t worth_folding = 512;                          // bytes; below, three streams are faster
+inline constexpr std::size_t worth_folding = 512;  // bytes; below, three streams are faster
 
 inline std::uint64_t eight_bytes(std::byte const* at) {
   std::uint64_t word;
@@ -115,16 +115,14 @@ constexpr std::array<std::int64_t, 2> past(unsigned bits) {
 }
 
 /// Moves four values of 128 bits past `bits`, and adds `next`, the data at the new place.
-template <unsigned bits>
-[[gnu::target("avx512f,vpclmulqdq")]] inline Bits512 folded(Bits512 x, Bits512 next) {
+template <unsigned bits> [[gnu::target("avx512f,vpclmulqdq")]] inline Bits512 folded(Bits512 x, Bits512 next) {
   constexpr auto k = past(bits);
   auto const by    = Bits512{k[0], k[1], k[0], k[1], k[0], k[1], k[0], k[1]};
   return lower_products(x, by) ^ upper_products(x, by) ^ next;
 }
 
 /// Moves one value of 128 bits past `bits`, and adds `next`, the data at the new place.
-template <unsigned bits>
-[[gnu::target("sse4.2,pclmul")]] inline Bits128 folded(Bits128 x, Bits128 next) {
+template <unsigned bits> [[gnu::target("sse4.2,pclmul")]] inline Bits128 folded(Bits128 x, Bits128 next) {
   constexpr auto k = past(bits);
   auto const by    = Bits128{k[0], k[1]};
   return __builtin_ia32_pclmulqdq128(x, by, 0x00) ^ __builtin_ia32_pclmulqdq128(x, by, 0x11) ^ next;
@@ -155,14 +153,13 @@ template <unsigned bits>
   constexpr std::size_t wide = sizeof(detail::Bits512), turn = 8 * wide;
   if (data.size() < turn) return crc32c_sse42(data, before);
 
-  detail::Bits512 x[8];                                                            // stays in registers
+  detail::Bits512 x[8];  // stays in registers
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < 8; ++i) x[i] = detail::bits_at(data.data() + i * wide);
   x[0] ^= detail::Bits512{static_cast<long long>(~before)};
   for (data = data.subspan(turn); data.size() >= turn; data = data.subspan(turn)) {
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i)
-      x[i] = detail::folded<8 * turn>(x[i], detail::bits_at(data.data() + i * wide));
+    for (std::size_t i = 0; i < 8; ++i) x[i] = detail::folded<8 * turn>(x[i], detail::bits_at(data.data() + i * wide));
   }
 
   for (std::size_t i = 0; i < 4; ++i) x[i] = detail::folded<8 * 4 * wide>(x[i], x[i + 4]);
@@ -174,7 +171,6 @@ template <unsigned bits>
 }
 
 #endif
-
 
 namespace detail {
 

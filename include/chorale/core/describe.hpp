@@ -18,8 +18,7 @@ namespace chorale {
 namespace detail {
 
 /// The name of T as the compiler writes it. g++: "constexpr auto .. [with T = X]", clang: "auto .. [T = X]".
-template <class T>
-constexpr auto raw_type_name() {                                         // not string_view: g++ would add its meaning
+template <class T> constexpr auto raw_type_name() {  // not string_view: g++ would add its meaning
   auto const text  = std::string_view{__PRETTY_FUNCTION__};
   auto const begin = text.find("T = ") + 4;
   return text.substr(begin, text.size() - 1 - begin);
@@ -51,7 +50,7 @@ inline void replace_lambdas(std::string& text) {
         open += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
         ++end;
       } while (open > 0 && end < text.size());
-      if (begin[0] == '<') ++end;                                          // the closing bracket
+      if (begin[0] == '<') ++end;  // the closing bracket
       text.replace(at, std::min(end, text.size()) - at, "lambda");
     }
 }
@@ -92,18 +91,18 @@ inline void remove_spaces(std::string& text) {
 inline std::string normalized_type_name(std::string_view raw) {
   using Pair = std::pair<std::string_view, std::string_view>;
   auto name  = std::string{raw};
-  for (auto const& [from, to] : std::array{
-           Pair{"{anonymous}::", ""}, Pair{"(anonymous namespace)::", ""}, Pair{"std::__cxx11::", "std::"},
-           Pair{"long long unsigned int", "unsigned long long"}, Pair{"long unsigned int", "unsigned long"},
-           Pair{"short unsigned int", "unsigned short"}, Pair{"long long int", "long long"},
-           Pair{"long int", "long"}, Pair{"short int", "short"}})
+  for (auto const& [from, to] :
+       std::array{Pair{"{anonymous}::", ""}, Pair{"(anonymous namespace)::", ""}, Pair{"std::__cxx11::", "std::"},
+                  Pair{"long long unsigned int", "unsigned long long"}, Pair{"long unsigned int", "unsigned long"},
+                  Pair{"short unsigned int", "unsigned short"}, Pair{"long long int", "long long"},
+                  Pair{"long int", "long"}, Pair{"short int", "short"}})
     replace_words(name, from, to);
   replace_lambdas(name);
   remove_functions(name);
   remove_suffixes(name);
   remove_spaces(name);
-  for (auto const space : {"chorale::nn::", "chorale::loss::", "chorale::metric::", "chorale::optim::",
-                           "chorale::data::", "chorale::"})
+  for (auto const space :
+       {"chorale::nn::", "chorale::loss::", "chorale::metric::", "chorale::optim::", "chorale::data::", "chorale::"})
     replace_words(name, space, "");
   return name;
 }
@@ -115,22 +114,19 @@ inline std::string normalized_type_name(std::string_view raw) {
 /// keeps   namespaces stay, except those of this library, unnamed ones, and functions. A lambda is the word "lambda".
 ///         Compilers may differ for inline namespaces, and for template arguments that are values of a class, or of an
 ///         enumeration that has no name for them
-template <class T>
-std::string type_name() {
-  return detail::normalized_type_name(detail::raw_type_name<T>());
-}
-
+template <class T> std::string type_name() { return detail::normalized_type_name(detail::raw_type_name<T>()); }
 
 /// A type whose objects name their options: `options(visit)` calls visit(name, value) for each of them.
 template <class T>
 concept NamesOptions = requires(T const& object) { object.options([](std::string_view, auto const&) {}); };
 
 /// A value as one word without spaces: a number in the fewest digits that restore it, or the value's text().
-template <class V>
-std::string word_of(V const& value) {
+template <class V> std::string word_of(V const& value) {
   if constexpr (std::convertible_to<V const&, std::string_view>) {
     return std::string{std::string_view{value}};
-  } else if constexpr (requires { { value.text() } -> std::convertible_to<std::string>; }) {
+  } else if constexpr (requires {
+                         { value.text() } -> std::convertible_to<std::string>;
+                       }) {
     return value.text();
   } else if constexpr (std::same_as<V, bool>) {
     return value ? "yes" : "no";
@@ -148,9 +144,11 @@ std::string word_of(V const& value) {
 }
 
 /// Name of a type as ranks compare it: its static text() if it has one, else its type_name().
-template <class T>
-std::string text_of() {
-  if constexpr (requires { { T::text() } -> std::convertible_to<std::string>; }) return T::text();
+template <class T> std::string text_of() {
+  if constexpr (requires {
+                  { T::text() } -> std::convertible_to<std::string>;
+                })
+    return T::text();
   else return type_name<T>();
 }
 
@@ -160,8 +158,7 @@ std::string text_of() {
 ///   optimizer Adam learning_rate 0.001
 ///
 /// keeps   fields of an object that does not name its options are not included
-template <class T>
-void describe(std::string const& what, T const& object, std::vector<std::string>& lines) {
+template <class T> void describe(std::string const& what, T const& object, std::vector<std::string>& lines) {
   auto const begin = what + " " + text_of<T>();
   lines.push_back(begin);
   if constexpr (NamesOptions<T>)

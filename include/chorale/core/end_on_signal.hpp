@@ -58,15 +58,15 @@ class EndOnSignal {
     if (first_.compare_exchange_strong(first, now.count())) return;
     if (now - std::chrono::steady_clock::duration{first} < apart) return;
     std::signal(signal, SIG_DFL);
-    std::raise(signal);                                                    // ends the process when this returns
+    std::raise(signal);  // ends the process when this returns
   }
 
   void restore() {
     for (auto at = before_.rbegin(); at != before_.rend(); ++at) std::signal(at->first, at->second);
   }
 
-  static inline std::atomic<bool> asked_ = false;                          // a signal handler reaches nothing else
-  static inline std::atomic<Time> first_ = 0;                              // when the first came
+  static inline std::atomic<bool> asked_ = false;  // a signal handler reaches nothing else
+  static inline std::atomic<Time> first_ = 0;      // when the first came
 
   std::vector<std::pair<int, void (*)(int)>> before_;
 };

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/config.hpp>
-#include <chorale/core/standard_files.hpp>                                // whatever opens files includes this
+#include <chorale/core/standard_files.hpp>  // whatever opens files includes this
 
 #include <cstdint>
 #include <exception>
@@ -62,18 +62,18 @@ struct OutOfDescriptors : Error {
 
 /// Why a rank could not continue with its peers. Programs decide by this value, never by the text of an error.
 enum class Fault {
-  peer_lost,             // its connection closed, or its process ended
-  peer_stalled,          // silent, or without progress, for too long
-  frame_corrupt,         // a checksum did not match
-  evicted,               // this rank was declared dead by the others, and came back
-  join_timeout,          // ranks never connected
-  collective_mismatch,   // ranks called different operations, or in a different order
-  model_mismatch,        // ranks were built from different models
-  world_mismatch,        // ranks disagree about their number, or about the job
-  version_mismatch,      // ranks use different versions of the wire format
-  duplicate_rank,        // two processes claim one rank
-  not_authentic,         // no secret, or a different one
-  bad_argument,          // the program of a rank threw this, and the others were told
+  peer_lost,            // its connection closed, or its process ended
+  peer_stalled,         // silent, or without progress, for too long
+  frame_corrupt,        // a checksum did not match
+  evicted,              // this rank was declared dead by the others, and came back
+  join_timeout,         // ranks never connected
+  collective_mismatch,  // ranks called different operations, or in a different order
+  model_mismatch,       // ranks were built from different models
+  world_mismatch,       // ranks disagree about their number, or about the job
+  version_mismatch,     // ranks use different versions of the wire format
+  duplicate_rank,       // two processes claim one rank
+  not_authentic,        // no secret, or a different one
+  bad_argument,         // the program of a rank threw this, and the others were told
   bad_file,
   file_fault,
   numeric_fault,
@@ -82,12 +82,12 @@ enum class Fault {
 /// The root cause of a loss, the same on every survivor.
 struct Loss {
   Fault fault = Fault::peer_lost;
-  int rank    = -1;                                                        // the one that failed
-  std::string host{};                                                      // where it ran, when known
-  std::string operation{};                                                 // that the first rank to detect it was in
-  std::uint64_t sequence = 0;                                              // of that operation; 0: it has no number
-  std::uint64_t step     = 0;                                              // the training step
-  std::string reason{};                                                    // a part of a sentence: "it closed the ..."
+  int rank    = -1;            // the one that failed
+  std::string host{};          // where it ran, when known
+  std::string operation{};     // that the first rank to detect it was in
+  std::uint64_t sequence = 0;  // of that operation; 0: it has no number
+  std::uint64_t step     = 0;  // the training step
+  std::string reason{};        // a part of a sentence: "it closed the ..."
 };
 
 /// A rank of the group failed or fell silent. The message names the rank, and the operation that waited for it.
@@ -102,13 +102,13 @@ class PeerLost : public Error {
   PeerLost(int me, Loss loss, std::string const& what_to_try = {})
       : Error{sentence(me, loss), what_to_try}, loss_{std::move(loss)} {}
 
-  int         rank() const noexcept { return loss_.rank; }
-  Fault       fault() const noexcept { return loss_.fault; }
+  int rank() const noexcept { return loss_.rank; }
+  Fault fault() const noexcept { return loss_.fault; }
   Loss const& loss() const noexcept { return loss_; }
 
  private:
   static std::string sentence(int me, Loss const& loss) {
-    auto const mine = loss.rank == me;                                     // a rank does not lose itself
+    auto const mine = loss.rank == me;  // a rank does not lose itself
     auto const what = loss.fault == Fault::evicted ? " was given up by the other ranks" : " failed";
     return "rank " + std::to_string(me) + (mine ? "" : " lost rank " + std::to_string(loss.rank)) +
            (loss.host.empty() ? "" : " on " + loss.host) + (mine ? what : "") + " in step " +
@@ -140,26 +140,23 @@ namespace detail {
 /// An error that another rank has thrown, and told: a consequence, as a PeerLost is.
 struct Consequence {};
 /// An E that another rank has thrown.
-template <class E>
-struct Told final : E, Consequence {
+template <class E> struct Told final : E, Consequence {
   using E::E;
 };
 
 /// True if this error is an E. The only function here that needs the types of objects at run time.
-template <class E>
-bool is_a(std::exception const& error) {
-  return dynamic_cast<E const*>(&error) != nullptr;
-}
+template <class E> bool is_a(std::exception const& error) { return dynamic_cast<E const*>(&error) != nullptr; }
 
 }  // namespace detail
 
 /// How the other ranks of a group are told of an error: what has no fault of its own is the loss of this rank.
 inline Fault fault_of(std::exception const& error) {
   if (auto const* disagreement = dynamic_cast<Disagreement const*>(&error)) return disagreement->fault();
-  return detail::is_a<BadArgument>(error) ? Fault::bad_argument
-         : detail::is_a<BadFile>(error)   ? Fault::bad_file
-         : detail::is_a<FileFault>(error) ? Fault::file_fault
-         : detail::is_a<NumericFault>(error) ? Fault::numeric_fault : Fault::peer_lost;
+  return detail::is_a<BadArgument>(error)    ? Fault::bad_argument
+         : detail::is_a<BadFile>(error)      ? Fault::bad_file
+         : detail::is_a<FileFault>(error)    ? Fault::file_fault
+         : detail::is_a<NumericFault>(error) ? Fault::numeric_fault
+                                             : Fault::peer_lost;
 }
 
 /// The exit code that a program should end with after this error.
@@ -170,8 +167,8 @@ inline int exit_code(std::exception const& error) {
   if (detail::is_a<Disagreement>(error)) return 3;
   if (detail::is_a<NumericFault>(error)) return 4;
   if (detail::is_a<FileFault>(error)) return 5;
-  if (detail::is_a<Preempted>(error)) return 143;                          // 128 + SIGTERM: restart me
-  if (detail::is_a<PeerLost>(error)) return 138;                           // 128 + SIGUSR1: restart me
+  if (detail::is_a<Preempted>(error)) return 143;  // 128 + SIGTERM: restart me
+  if (detail::is_a<PeerLost>(error)) return 138;   // 128 + SIGUSR1: restart me
   return 1;
 }
 

@@ -25,7 +25,7 @@ class FileDescriptor {
     if (is_open()) ::close(number_);
   }
 
-  int  number() const { return number_; }
+  int number() const { return number_; }
   bool is_open() const { return number_ >= 0; }
 
   /// Closes now. Returns what close(2) returns: -1 with errno when data could not be written.

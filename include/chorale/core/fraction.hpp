@@ -17,7 +17,7 @@ struct Fraction {
   consteval Fraction(float part) : value{static_cast<double>(part)} {}
 
   constexpr float as_float() const { return static_cast<float>(value); }
-  std::string text() const { return word_of(static_cast<float>(value * 100)); }             // in percent
+  std::string text() const { return word_of(static_cast<float>(value * 100)); }  // in percent
   friend constexpr bool operator==(Fraction const&, Fraction const&) = default;
 };
 

@@ -28,8 +28,7 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::chro
 }
 
 /// Wakes every thread that sleeps in futex_wait() on this word. To be called after the word was changed.
-template <FutexScope Scope>
-void futex_wake(std::atomic<std::uint32_t>& word) {
+template <FutexScope Scope> void futex_wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, Scope == FutexScope::process ? FUTEX_WAKE_PRIVATE : FUTEX_WAKE, INT_MAX, nullptr, nullptr,
             0);
 }

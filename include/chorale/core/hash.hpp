@@ -12,8 +12,7 @@ namespace chorale {
 /// Word    std::uint32_t or std::uint64_t
 /// cost    one multiplication for each byte
 /// source  Fowler, Noll, Vo; constants of the Internet-Draft "The FNV Non-Cryptographic Hash Algorithm"
-template <std::unsigned_integral Word>
-class Fnv1a {
+template <std::unsigned_integral Word> class Fnv1a {
  public:
   /// Adds the lowest `bytes` of a number, the lowest one first.
   constexpr Fnv1a& add(std::uint64_t number, int bytes = 8) {

@@ -32,18 +32,19 @@ class InputFile {
     if (!file_.is_open())
       throw BadFile{path_.string() + ": cannot be opened: " + std::generic_category().message(errno) + ".",
                     "the path of a file that exists and may be read."};
-    struct stat status {};
+    struct stat status{};
     if (::fstat(file_.number(), &status) != 0 || !S_ISREG(status.st_mode)) {
       auto code = std::error_code{};
       throw BadFile{path_.string() + ": is " + detail::file_kind(std::filesystem::status(path_, code).type()) +
-                        ", and only regular files are read.", "the path of a regular file."};
+                        ", and only regular files are read.",
+                    "the path of a regular file."};
     }
     size_ = static_cast<std::uint64_t>(status.st_size);
   }
 
   std::filesystem::path const& path() const { return path_; }
-  int number() const { return file_.number(); }            // of the descriptor
-  std::uint64_t size() const { return size_; }             // bytes, when it was opened; a sparse one holds fewer
+  int number() const { return file_.number(); }  // of the descriptor
+  std::uint64_t size() const { return size_; }   // bytes, when it was opened; a sparse one holds fewer
 
   /// Fills `to` from byte `at` on. Returns the number of bytes read, fewer only at the end of the file.
   std::size_t read_at(std::uint64_t at, Bytes to) const {
@@ -52,8 +53,9 @@ class InputFile {
       auto const n = ::pread(file_.number(), to.data() + done, to.size() - done, static_cast<off_t>(at + done));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0)
-        throw BadFile{path_.string() + ": byte " + std::to_string(at + done) + ": cannot be read: " +
-                          std::generic_category().message(errno) + ".", "another disk."};
+        throw BadFile{path_.string() + ": byte " + std::to_string(at + done) +
+                          ": cannot be read: " + std::generic_category().message(errno) + ".",
+                      "another disk."};
       if (n == 0) break;
       done += static_cast<std::size_t>(n);
     }
@@ -69,8 +71,7 @@ class InputFile {
 namespace detail {
 
 /// Calls read(). Where memory ends, the error names the file.
-template <class Read>
-auto or_out_of_memory(std::filesystem::path const& path, Read&& read) {
+template <class Read> auto or_out_of_memory(std::filesystem::path const& path, Read&& read) {
   try {
     return read();
   } catch (std::bad_alloc const&) {
@@ -82,8 +83,7 @@ auto or_out_of_memory(std::filesystem::path const& path, Read&& read) {
 /// Appends up to n bytes to `to`, from fill(Bytes), which returns how many it had; fewer only at the end.
 ///
 /// cost    memory in proportion to the bytes that arrive, not to n
-template <class Container, class Fill>
-std::size_t append_read(Container& to, std::size_t n, Fill&& fill) {
+template <class Container, class Fill> std::size_t append_read(Container& to, std::size_t n, Fill&& fill) {
   static_assert(sizeof(typename Container::value_type) == 1);
   constexpr auto step = std::size_t{1} << 20;
   auto const begin    = to.size();

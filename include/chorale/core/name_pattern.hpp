@@ -127,7 +127,7 @@ class NamePattern {
     return n;
   }
   static std::size_t digits_at(std::string_view text, std::size_t at) {
-    auto const begin = at;                                                 // more than 10 are no number() either
+    auto const begin = at;  // more than 10 are no number() either
     while (at < text.size() && at - begin <= 10 && text[at] >= '0' && text[at] <= '9') ++at;
     return at - begin;
   }
@@ -160,8 +160,9 @@ class NamePattern {
       at        = inside.size();
     }
     CHORALE_EXPECTS(part.letter != 0 && part.times > 0 && part.plus >= 0 && at == inside.size(),
-                    "the pattern \"" + text_ + "\" has {" + inside + "}, but braces hold a letter, perhaps times a "
-                    "number and plus one: {i}, {2i+1}, {_i}");
+                    "the pattern \"" + text_ + "\" has {" + inside +
+                        "}, but braces hold a letter, perhaps times a "
+                        "number and plus one: {i}, {2i+1}, {_i}");
     return part;
   }
 

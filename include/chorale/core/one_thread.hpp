@@ -41,13 +41,13 @@ class OneThread {
     explicit Hold(std::atomic<long>* owner) : owner_{owner} {}
     Hold(Hold&& other) noexcept : owner_{std::exchange(other.owner_, nullptr)} {}
     Hold& operator=(Hold&&) = delete;
-    bool is_first() const { return owner_ != nullptr; }                    // false: this thread held it already
+    bool is_first() const { return owner_ != nullptr; }  // false: this thread held it already
     ~Hold() {
       if (owner_ != nullptr) owner_->store(nobody, std::memory_order_release);
     }
 
    private:
-    std::atomic<long>* owner_;                                             // null: another Hold of this thread owns it
+    std::atomic<long>* owner_;  // null: another Hold of this thread owns it
   };
 
   /// Acquires the right for the calling thread.

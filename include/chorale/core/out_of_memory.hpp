@@ -13,8 +13,7 @@ namespace chorale::detail {
 /// Calls f(). Where memory ends, the error says what it was for, and how much this process may have.
 ///
 /// throws  OutOfMemory instead of std::bad_alloc
-template <class F>
-decltype(auto) within_memory(char const* what_for, F&& f) {
+template <class F> decltype(auto) within_memory(char const* what_for, F&& f) {
   try {
     return f();
   } catch (std::bad_alloc const&) {

@@ -14,12 +14,10 @@ namespace chorale {
 inline constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
 /// Values of a piece.
-template <class T>
-inline constexpr std::size_t piece_of = piece_bytes / sizeof(T);
+template <class T> inline constexpr std::size_t piece_of = piece_bytes / sizeof(T);
 
 /// Piece i of values; empty behind their end.
-template <class T>
-constexpr Span<T> piece(Span<T> values, std::size_t i) {
+template <class T> constexpr Span<T> piece(Span<T> values, std::size_t i) {
   auto const begin = std::min(i * piece_of<T>, values.size());
   return values.subspan(begin, std::min(piece_of<T>, values.size() - begin));
 }
@@ -55,9 +53,9 @@ void gather_in_pieces(std::size_t me, Span<T const> mine, std::vector<T>& all, S
     return gather(mine, Span<T>{all}.first(total), counts);
   }
   auto const most = std::max<std::size_t>(1, piece_of<T> / counts.size()), longest = std::ranges::max(counts);
-  auto lists      = std::vector<std::vector<T>>(counts.size());
-  auto parts      = std::vector<std::size_t>(counts.size());
-  auto arrived    = std::vector<T>{};
+  auto lists   = std::vector<std::vector<T>>(counts.size());
+  auto parts   = std::vector<std::size_t>(counts.size());
+  auto arrived = std::vector<T>{};
   for (std::size_t begin = 0; begin < longest; begin += most) {
     auto sum = std::size_t{0};
     for (std::size_t r = 0; r < parts.size(); ++r)

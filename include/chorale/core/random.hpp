@@ -69,8 +69,7 @@ class Random {
 };
 
 /// Shuffles n values by a permutation that is a function of (random, n): Fisher and Yates, from the back.
-template <class Values>
-void shuffle(Values& values, Random const& random) {
+template <class Values> void shuffle(Values& values, Random const& random) {
   for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i, i)]);
 }
 

@@ -9,7 +9,7 @@ namespace chorale::detail {
 /// or socket would get that number, and what the program reads and prints would go there.
 inline bool open_missing_standard_files() {
   for (int file = 0; file <= 2; ++file)
-    if (::fcntl(file, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));      // gets the lowest free number
+    if (::fcntl(file, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));  // gets the lowest free number
   return true;
 }
 

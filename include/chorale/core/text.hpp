@@ -39,7 +39,7 @@ namespace detail {
 
 inline void append_formatted(std::string& text, char const* form, std::va_list values) {
   static auto const c = ::newlocale(LC_ALL_MASK, "C", nullptr);
-  auto const before   = ::uselocale(c);                                    // of this thread
+  auto const before   = ::uselocale(c);  // of this thread
   auto made           = std::array<char, 400>{};
   std::vsnprintf(made.data(), made.size(), form, values);
   ::uselocale(before);
@@ -67,9 +67,8 @@ inline void append_formatted(std::string& text, char const* form, std::va_list v
 }
 
 /// The shortest text that reads back as the same number: "0.1", "1e-05", "inf", "nan".
-template <std::floating_point T>
-std::string number_text(T value) {
-  if (value != value) return "nan";                                        // and not "-nan"
+template <std::floating_point T> std::string number_text(T value) {
+  if (value != value) return "nan";  // and not "-nan"
   auto text = std::array<char, 128>{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
@@ -77,10 +76,9 @@ std::string number_text(T value) {
 namespace detail {
 
 /// The form of a sentence() with that many values: a literal, whose {} the compiler counts.
-template <std::size_t values>
-struct SentenceForm {
+template <std::size_t values> struct SentenceForm {
   template <std::convertible_to<std::string_view> Text>
-  consteval SentenceForm(Text const& form) : text{form} {                  // implicit, from a literal
+  consteval SentenceForm(Text const& form) : text{form} {  // implicit, from a literal
     auto holes = std::size_t{0};
     for (auto at = text.find("{}"); at != text.npos; at = text.find("{}", at + 2)) ++holes;
     if (holes != values) throw "chorale: a sentence() has as many {} as values";
@@ -93,10 +91,9 @@ struct SentenceForm {
 /// A text in which each {} is replaced by the next value: a number, as number_text() has it, or a text.
 ///
 ///   sentence("rank {} lost rank {}", 2, 0)      "rank 2 lost rank 0"
-template <class... Values>
-std::string sentence(detail::SentenceForm<sizeof...(Values)> form, Values const&... values) {
-  auto text = std::string{};
-  auto left = form.text;
+template <class... Values> std::string sentence(detail::SentenceForm<sizeof...(Values)> form, Values const&... values) {
+  auto text                       = std::string{};
+  auto left                       = form.text;
   [[maybe_unused]] auto const put = [&](auto const& value) {
     auto const hole = left.find("{}");
     text += left.substr(0, hole);

@@ -21,8 +21,7 @@ class NamedThread {
   /// name    at most 15 characters are shown
   ///
   /// throws  Error when the system starts no more threads
-  template <class F>
-  NamedThread(std::string name, F&& body) {
+  template <class F> NamedThread(std::string name, F&& body) {
     auto run = [name = name.substr(0, 15), body = std::forward<F>(body)]() mutable {
       pthread_setname_np(pthread_self(), name.c_str());
       body();

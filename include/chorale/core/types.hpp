@@ -11,10 +11,9 @@
 
 namespace chorale {
 
-template <class T>
-using Span       = std::span<T>;
-using Bytes      = std::span<std::byte>;
-using ConstBytes = std::span<std::byte const>;
+template <class T> using Span = std::span<T>;
+using Bytes                   = std::span<std::byte>;
+using ConstBytes              = std::span<std::byte const>;
 
 /// A participant of a group of communicating peers: 0-based, below the size of the group.
 using Rank = int;
@@ -24,7 +23,7 @@ enum class Tag : std::uint32_t {};
 
 /// The start of every random sequence of a program. The same seed gives the same bits on any number of threads.
 struct Seed {
-  constexpr Seed(std::uint64_t v = 0) : value{v} {}                       // implicit: `create(model, 1)` reads well
+  constexpr Seed(std::uint64_t v = 0) : value{v} {}  // implicit: `create(model, 1)` reads well
   std::uint64_t value;
 };
 
@@ -35,7 +34,7 @@ struct LocalBatch {
 
 /// Rows that all replicas together handle in a step. A LocalBatch becomes one only by naming the replicas.
 struct GlobalBatch {
-  constexpr GlobalBatch(int n) : rows{n} {}                               // implicit: `.batch(128)` reads well
+  constexpr GlobalBatch(int n) : rows{n} {}  // implicit: `.batch(128)` reads well
   constexpr GlobalBatch(std::same_as<LocalBatch> auto local) : rows{local.rows} {
     static_assert(sizeof(local) == 0,
                   "chorale: a LocalBatch is the rows of one replica, but the rows of all replicas are "
@@ -68,7 +67,7 @@ struct Range {
 ///
 /// keeps   the parts are disjoint, in order, cover [0, total), and differ in size by at most one; some may be empty
 constexpr Range share(std::size_t total, int i, int n) {
-  auto const at = [&](std::size_t k) {                                     // total · k / n without overflow
+  auto const at = [&](std::size_t k) {  // total · k / n without overflow
     auto const parts = static_cast<std::size_t>(n);
     return total / parts * k + total % parts * k / parts;
   };

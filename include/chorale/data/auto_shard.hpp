@@ -35,14 +35,13 @@ struct AutoShard {
 ///
 /// open    makes a dataset of a list of files, which may be empty. File numbers in its rows count in this list
 /// keeps   the shares of all workers are disjoint, and together all rows; they may be of different sizes, and empty
-template <class Open>
-auto sharded(std::vector<std::filesystem::path> const& files, AutoShard share, Open open) {
-  CHORALE_EXPECTS(share.workers > 0 && share.worker >= 0 && share.worker < share.workers,
-                  "sharded: there is no worker " + std::to_string(share.worker) + " of " +
-                      std::to_string(share.workers));
+template <class Open> auto sharded(std::vector<std::filesystem::path> const& files, AutoShard share, Open open) {
+  CHORALE_EXPECTS(
+      share.workers > 0 && share.worker >= 0 && share.worker < share.workers,
+      "sharded: there is no worker " + std::to_string(share.worker) + " of " + std::to_string(share.workers));
   auto const worker = static_cast<std::size_t>(share.worker), workers = static_cast<std::size_t>(share.workers);
-  auto const by_file = share.policy == AutoShardPolicy::file ||
-                       (share.policy == AutoShardPolicy::automatic && files.size() >= workers);
+  auto const by_file =
+      share.policy == AutoShardPolicy::file || (share.policy == AutoShardPolicy::automatic && files.size() >= workers);
   auto mine = std::vector<std::filesystem::path>{};
   for (auto i = by_file ? worker : 0; i < files.size(); i += by_file ? workers : 1) mine.push_back(files[i]);
   using D            = decltype(open(mine));

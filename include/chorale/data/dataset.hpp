@@ -37,10 +37,9 @@
 namespace chorale::data {
 
 /// Rows in memory. See from_tensors and from_fields.
-template <class Row>
-class StoredRows : public Pipe<StoredRows<Row>> {
+template <class Row> class StoredRows : public Pipe<StoredRows<Row>> {
  public:
-  using element = Row;
+  using element                = Row;
   static constexpr bool stable = true;
 
   explicit StoredRows(RowTable<Row> rows) : rows_{std::move(rows)} {}
@@ -62,20 +61,18 @@ class StoredRows : public Pipe<StoredRows<Row>> {
 };
 
 /// Rows of two tensors in memory. See from_tensors.
-template <class X, class Y>
-using Tensors = StoredRows<Sample<X, Y>>;
+template <class X, class Y> using Tensors = StoredRows<Sample<X, Y>>;
 
 namespace detail {
 
-template <class X, class Y>
-RowTable<Sample<X, Y>> as_rows(Span<X const> x, Span<Y const> y, std::size_t width) {
+template <class X, class Y> RowTable<Sample<X, Y>> as_rows(Span<X const> x, Span<Y const> y, std::size_t width) {
   CHORALE_EXPECTS(width > 0, "from_tensors: a row needs at least one number");
-  CHORALE_EXPECTS(x.size() % width == 0, "from_tensors: " + std::to_string(x.size()) + " numbers are not rows of " +
-                                             std::to_string(width));
+  CHORALE_EXPECTS(x.size() % width == 0,
+                  "from_tensors: " + std::to_string(x.size()) + " numbers are not rows of " + std::to_string(width));
   auto const rows = x.size() / width;
-  CHORALE_EXPECTS(rows > 0 ? y.size() % rows == 0 : y.empty(),
-                  "from_tensors: " + std::to_string(y.size()) + " targets cannot be dealt out to " +
-                      std::to_string(rows) + " rows");
+  CHORALE_EXPECTS(rows > 0 ? y.size() % rows == 0 : y.empty(), "from_tensors: " + std::to_string(y.size()) +
+                                                                   " targets cannot be dealt out to " +
+                                                                   std::to_string(rows) + " rows");
   return {.all = {x, y}, .rows = rows, .widths = {width, rows > 0 ? y.size() / rows : 0}};
 }
 
@@ -88,8 +85,7 @@ RowTable<Sample<X, Y>> as_rows(Span<X const> x, Span<Y const> y, std::size_t wid
 /// x       (B, width) numbers; y (B, targets): a label for each row, or targets of any width
 /// width   numbers of x in a row; B and the targets of a row follow from it
 /// throws  BadArgument when x or y is not a whole number of rows
-template <class X, class Y>
-Tensors<X, Y> from_tensors(std::vector<X> x, std::vector<Y> y, std::size_t width) {
+template <class X, class Y> Tensors<X, Y> from_tensors(std::vector<X> x, std::vector<Y> y, std::size_t width) {
   auto owner = std::make_shared<RowVectors<X, Y> const>(RowVectors<X, Y>{std::move(x), std::move(y)});
   auto rows  = detail::as_rows(Span<X const>{owner->x}, Span<Y const>{owner->y}, width);
   rows.owner = std::move(owner);
@@ -97,8 +93,7 @@ Tensors<X, Y> from_tensors(std::vector<X> x, std::vector<Y> y, std::size_t width
 }
 
 /// Rows that the caller owns: they must exist, unchanged, as long as the dataset and its streams.
-template <class X, class Y>
-auto from_tensors(Span<X> x, Span<Y> y, std::size_t width) {
+template <class X, class Y> auto from_tensors(Span<X> x, Span<Y> y, std::size_t width) {
   using Dataset = Tensors<std::remove_const_t<X>, std::remove_const_t<Y>>;
   return Dataset{detail::as_rows(Span<X const>{x}, Span<Y const>{y}, width)};
 }
@@ -106,8 +101,7 @@ auto from_tensors(Span<X> x, Span<Y> y, std::size_t width) {
 namespace detail {
 
 /// The numbers of one field in all rows.
-template <IsField F>
-class FieldColumn {
+template <IsField F> class FieldColumn {
   using T = typename F::element_type;
 
  public:
@@ -116,8 +110,7 @@ class FieldColumn {
   explicit FieldColumn(Span<T> numbers) { view(numbers); }
 
   /// Labels of another integer type.
-  template <std::integral Label>
-    requires(std::is_same_v<T, int>)
+  template <std::integral Label> requires(std::is_same_v<T, int>)
   explicit FieldColumn(std::vector<Label> const& labels) : numbers_(labels.size()) {
     std::transform(labels.begin(), labels.end(), numbers_.begin(), int_label<Label>);
     view(numbers_);
@@ -143,17 +136,17 @@ class FieldColumn {
 
  private:
   void view(Span<T const> numbers) {
-    if constexpr (!F::is_ragged) {                         // check_columns() refuses it
+    if constexpr (!F::is_ragged) {  // check_columns() refuses it
       CHORALE_EXPECTS(numbers.size() % F::size == 0, "from_fields: " + std::to_string(numbers.size()) +
-                                                         " numbers for field " + type_name<F>() +
-                                                         " are not rows of " + std::to_string(F::size));
+                                                         " numbers for field " + type_name<F>() + " are not rows of " +
+                                                         std::to_string(F::size));
       rows_ = numbers.size() / F::size;
       all_  = numbers;
     }
   }
 
   std::vector<T> numbers_;
-  std::vector<std::size_t> ends_;                          // of the rows, if the field is ragged
+  std::vector<std::size_t> ends_;  // of the rows, if the field is ragged
   Span<T const> all_;
   std::size_t rows_ = 0;
 };
@@ -163,16 +156,15 @@ template <class Column>
 concept ColumnOfParts = requires(typename Column::value_type const& part) { part.begin(), part.end(), part.size(); };
 
 /// Refuses the column of one field. Returns false then.
-template <class F, class Column>
-constexpr bool check_column() {
+template <class F, class Column> constexpr bool check_column() {
   constexpr bool fits = !F::is_ragged || ColumnOfParts<Column>;
-  static_assert(fits, "chorale: from_fields takes a vector of vectors for a ragged field, or a vector of std::string "
-                      "for a field of bytes");
+  static_assert(fits,
+                "chorale: from_fields takes a vector of vectors for a ragged field, or a vector of std::string "
+                "for a field of bytes");
   return fits && chorale::detail::check_ragged<F>();
 }
 /// Refuses columns that are not one for each field of a row. Returns false then.
-template <class... F, class... Column>
-constexpr bool check_columns(std::tuple<Column...> const*) {
+template <class... F, class... Column> constexpr bool check_columns(std::tuple<Column...> const*) {
   if constexpr (chorale::detail::check_fields<F...>()) {
     constexpr bool as_many = sizeof...(F) == sizeof...(Column);
     static_assert(as_many, "chorale: from_fields<...> takes one vector for each field");
@@ -180,8 +172,7 @@ constexpr bool check_columns(std::tuple<Column...> const*) {
   }
   return false;
 }
-template <class... F, class... Columns>
-auto rows_of_columns(Columns&... columns) {
+template <class... F, class... Columns> auto rows_of_columns(Columns&... columns) {
   using All  = std::tuple<detail::FieldColumn<F>...>;
   auto owner = std::make_shared<All const>(detail::FieldColumn<F>{std::move(columns)}...);
   auto rows  = RowTable<Row<F...>>{};
@@ -211,8 +202,7 @@ auto rows_of_columns(Columns&... columns) {
 ///           std::strings; for a field of int also a vector of other integers, such as std::int64_t
 /// cost      vectors of numbers are moved, vectors of vectors are copied once; rows and shuffled rows are views
 /// throws    BadArgument when numbers are not whole rows, or columns differ in their number of rows
-template <class... F, class... Columns>
-auto from_fields(Columns... columns) {
+template <class... F, class... Columns> auto from_fields(Columns... columns) {
   constexpr std::tuple<Columns...> const* of = nullptr;
   if constexpr (detail::check_columns<F...>(of)) return detail::rows_of_columns<F...>(columns...);
   else return RefusedData{};

@@ -28,26 +28,42 @@ constexpr Curve turned(Curve s) { return {{-s.a.x, -s.a.y}, {-s.b.x, -s.b.y}, {-
 /// The strokes of each digit, x to the right and y down, about within [-0.6, 0.6] × [-1, 1].
 inline constexpr auto digit_strokes = [] {
   auto all = std::array<std::array<Curve, 8>, 10>{};
-  all[0]   = {{{{0, -1}, {.6F, -1}, {.6F, 0}}, {{.6F, 0}, {.6F, 1}, {0, 1}}, {{0, 1}, {-.6F, 1}, {-.6F, 0}},
+  all[0]   = {{{{0, -1}, {.6F, -1}, {.6F, 0}},
+               {{.6F, 0}, {.6F, 1}, {0, 1}},
+               {{0, 1}, {-.6F, 1}, {-.6F, 0}},
                {{-.6F, 0}, {-.6F, -1}, {0, -1}}}};
   all[1]   = {{{{-.35F, -.6F}, {-.1F, -.75F}, {.05F, -1}}, line({.05F, -1}, {.05F, 1})}};
-  all[2]   = {{{{-.55F, -.55F}, {-.5F, -1}, {0, -1}}, {{0, -1}, {.6F, -1}, {.55F, -.45F}},
-               {{.55F, -.45F}, {.45F, .1F}, {-.55F, 1}}, line({-.55F, 1}, {.6F, 1})}};
-  all[3]   = {{{{-.5F, -.8F}, {-.2F, -1}, {0, -1}}, {{0, -1}, {.55F, -1}, {.5F, -.5F}},
-               {{.5F, -.5F}, {.45F, -.05F}, {-.1F, -.05F}}, {{-.1F, -.05F}, {.6F, 0}, {.6F, .5F}},
-               {{.6F, .5F}, {.55F, 1}, {0, 1}}, {{0, 1}, {-.35F, 1}, {-.55F, .7F}}}};
+  all[2]   = {{{{-.55F, -.55F}, {-.5F, -1}, {0, -1}},
+               {{0, -1}, {.6F, -1}, {.55F, -.45F}},
+               {{.55F, -.45F}, {.45F, .1F}, {-.55F, 1}},
+               line({-.55F, 1}, {.6F, 1})}};
+  all[3]   = {{{{-.5F, -.8F}, {-.2F, -1}, {0, -1}},
+               {{0, -1}, {.55F, -1}, {.5F, -.5F}},
+               {{.5F, -.5F}, {.45F, -.05F}, {-.1F, -.05F}},
+               {{-.1F, -.05F}, {.6F, 0}, {.6F, .5F}},
+               {{.6F, .5F}, {.55F, 1}, {0, 1}},
+               {{0, 1}, {-.35F, 1}, {-.55F, .7F}}}};
   all[4]   = {{line({.25F, -1}, {-.6F, .35F}), line({-.6F, .35F}, {.6F, .35F}), line({.25F, -1}, {.25F, 1})}};
-  all[5]   = {{line({.5F, -1}, {-.4F, -1}), line({-.4F, -1}, {-.5F, -.1F}), {{-.5F, -.1F}, {-.2F, -.3F}, {.05F, -.3F}},
-               {{.05F, -.3F}, {.6F, -.3F}, {.6F, .35F}}, {{.6F, .35F}, {.6F, 1}, {0, 1}},
+  all[5]   = {{line({.5F, -1}, {-.4F, -1}),
+               line({-.4F, -1}, {-.5F, -.1F}),
+               {{-.5F, -.1F}, {-.2F, -.3F}, {.05F, -.3F}},
+               {{.05F, -.3F}, {.6F, -.3F}, {.6F, .35F}},
+               {{.6F, .35F}, {.6F, 1}, {0, 1}},
                {{0, 1}, {-.4F, 1}, {-.55F, .7F}}}};
-  all[6]   = {{{{.4F, -.95F}, {-.5F, -.8F}, {-.55F, .35F}}, {{-.55F, .35F}, {-.55F, 1}, {0, 1}},
-               {{0, 1}, {.55F, 1}, {.55F, .4F}}, {{.55F, .4F}, {.5F, -.1F}, {0, -.1F}},
+  all[6]   = {{{{.4F, -.95F}, {-.5F, -.8F}, {-.55F, .35F}},
+               {{-.55F, .35F}, {-.55F, 1}, {0, 1}},
+               {{0, 1}, {.55F, 1}, {.55F, .4F}},
+               {{.55F, .4F}, {.5F, -.1F}, {0, -.1F}},
                {{0, -.1F}, {-.5F, -.1F}, {-.55F, .35F}}}};
   all[7]   = {{line({-.55F, -1}, {.6F, -1}), {{.6F, -1}, {0, 0}, {-.15F, 1}}}};
-  all[8]   = {{{{0, -1}, {.5F, -1}, {.45F, -.5F}}, {{.45F, -.5F}, {.4F, -.05F}, {0, -.05F}},
-               {{0, -.05F}, {-.4F, -.05F}, {-.45F, -.5F}}, {{-.45F, -.5F}, {-.5F, -1}, {0, -1}},
-               {{0, -.05F}, {.6F, 0}, {.58F, .5F}}, {{.58F, .5F}, {.55F, 1}, {0, 1}},
-               {{0, 1}, {-.55F, 1}, {-.58F, .5F}}, {{-.58F, .5F}, {-.6F, 0}, {0, -.05F}}}};
+  all[8]   = {{{{0, -1}, {.5F, -1}, {.45F, -.5F}},
+               {{.45F, -.5F}, {.4F, -.05F}, {0, -.05F}},
+               {{0, -.05F}, {-.4F, -.05F}, {-.45F, -.5F}},
+               {{-.45F, -.5F}, {-.5F, -1}, {0, -1}},
+               {{0, -.05F}, {.6F, 0}, {.58F, .5F}},
+               {{.58F, .5F}, {.55F, 1}, {0, 1}},
+               {{0, 1}, {-.55F, 1}, {-.58F, .5F}},
+               {{-.58F, .5F}, {-.6F, 0}, {0, -.05F}}}};
   for (std::size_t i = 0; i < 5; ++i) all[9][i] = turned(all[6][i]);
   return all;
 }();
@@ -72,16 +88,16 @@ class Sheet {
     for (int row = first(a.y, b.y); row <= last(a.y, b.y); ++row)
       for (int column = first(a.x, b.x); column <= last(a.x, b.x); ++column) {
         auto const px = static_cast<float>(column) - a.x, py = static_cast<float>(row) - a.y;
-        auto const t     = std::clamp((px * dx + py * dy) * scale, 0.0F, 1.0F);          // nearest point of the segment
-        auto const ex    = px - t * dx, ey = py - t * dy;
-        auto& shade      = shades_[static_cast<std::size_t>(row * side + column)];
-        shade            = std::max(shade, ink * std::clamp(reach - std::sqrt(ex * ex + ey * ey), 0.0F, 1.0F));
+        auto const t  = std::clamp((px * dx + py * dy) * scale, 0.0F, 1.0F);  // nearest point of the segment
+        auto const ex = px - t * dx, ey = py - t * dy;
+        auto& shade = shades_[static_cast<std::size_t>(row * side + column)];
+        shade       = std::max(shade, ink * std::clamp(reach - std::sqrt(ex * ex + ey * ey), 0.0F, 1.0F));
       }
   }
   std::array<float, side * side> const& shades() const { return shades_; }
 
  private:
-  std::array<float, side * side> shades_{};                // (28, 28), 0 is paper, 1 is ink
+  std::array<float, side * side> shades_{};  // (28, 28), 0 is paper, 1 is ink
 };
 
 }  // namespace detail
@@ -95,17 +111,17 @@ inline constexpr std::size_t digit_pixels = 28 * 28;
 /// order   the image is a function of (seed, index)
 inline std::uint8_t draw_digit(Seed seed, std::uint64_t index, std::span<std::uint8_t, digit_pixels> pixels) {
   using detail::Point;
-  auto const random  = Random{seed, (std::uint64_t{0x64696769} << 32) ^ index};            // "digi"
-  auto       draws   = std::uint64_t{0};
+  auto const random  = Random{seed, (std::uint64_t{0x64696769} << 32) ^ index};  // "digi"
+  auto draws         = std::uint64_t{0};
   auto const between = [&](float from, float to) { return random.uniform(draws++, from, to); };
 
-  auto const label  = static_cast<std::size_t>(random.below(draws++, 10));
-  auto const angle  = between(-0.35F, 0.35F), slant = between(-0.3F, 0.3F);                // radians; x per y
-  auto const wide   = between(6.5F, 10.0F), tall = between(6.5F, 10.0F);                   // pixels per unit
+  auto const label = static_cast<std::size_t>(random.below(draws++, 10));
+  auto const angle = between(-0.35F, 0.35F), slant = between(-0.3F, 0.3F);  // radians; x per y
+  auto const wide = between(6.5F, 10.0F), tall = between(6.5F, 10.0F);      // pixels per unit
   auto const middle = Point{13.5F + between(-2.0F, 2.0F), 13.5F + between(-2.0F, 2.0F)};
-  auto const bend_x = between(-0.14F, 0.14F), bend_y = between(-0.14F, 0.14F);             // a slow wave, so no two
-  auto const wave_x = between(0.0F, 6.28F), wave_y = between(0.0F, 6.28F);                 // have the same curves
-  auto const pen    = between(0.5F, 1.6F), ink = between(0.65F, 1.0F);
+  auto const bend_x = between(-0.14F, 0.14F), bend_y = between(-0.14F, 0.14F);  // a slow wave, so no two
+  auto const wave_x = between(0.0F, 6.28F), wave_y = between(0.0F, 6.28F);      // have the same curves
+  auto const pen = between(0.5F, 1.6F), ink = between(0.65F, 1.0F);
   auto const c = std::cos(angle), s = std::sin(angle);
   auto const place = [&](Point p) {
     auto const x = (p.x + bend_x * std::sin(2.5F * p.y + wave_x) + slant * p.y) * wide;
@@ -126,14 +142,14 @@ inline std::uint8_t draw_digit(Seed seed, std::uint64_t index, std::span<std::ui
       before = at;
     }
   }
-  for (auto specks = random.below(draws++, 4); specks > 0; --specks) {                     // up to three stray marks
+  for (auto specks = random.below(draws++, 4); specks > 0; --specks) {  // up to three stray marks
     auto const from = Point{between(0.0F, 27.0F), between(0.0F, 27.0F)};
     auto const to   = Point{from.x + between(-3.0F, 3.0F), from.y + between(-3.0F, 3.0F)};
     sheet.draw(from, to, 0.6F, ink);
   }
 
-  auto const noise = between(10.0F, 50.0F) / 255.0F;                                       // of full scale, either way
-  for (std::size_t i = 0; i < digit_pixels; i += 8) {                                      // eight 16-bit numbers each
+  auto const noise = between(10.0F, 50.0F) / 255.0F;   // of full scale, either way
+  for (std::size_t i = 0; i < digit_pixels; i += 8) {  // eight 16-bit numbers each
     auto const words = random.words(draws++);
     for (std::size_t k = 0; k < 8; ++k) {
       auto const grain = static_cast<float>(words[k / 2] >> (k % 2 * 16) & 0xFFFF) / 32768.0F - 1.0F;

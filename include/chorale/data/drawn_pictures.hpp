@@ -17,10 +17,9 @@ namespace chorale::data {
 ///
 /// Self      the dataset: `name`, and draw(seed, i, pixels), which returns the label and may write all pixels
 /// Pixels    bytes of one picture
-template <class Self, std::size_t Pixels>
-class DrawnPictures : public Pipe<Self> {
+template <class Self, std::size_t Pixels> class DrawnPictures : public Pipe<Self> {
  public:
-  using element = Sample<std::uint8_t, std::uint8_t>;
+  using element                = Sample<std::uint8_t, std::uint8_t>;
   static constexpr bool stable = false;
 
   /// n pictures, from number `first` on.

@@ -21,17 +21,15 @@ template <class F> struct NumberOfField : std::type_identity<float> {};
 template <IsField F> struct NumberOfField<F> : std::type_identity<typename F::element_type> {};
 template <class F> using FieldNumber = typename NumberOfField<F>::type;
 
-template <class F>
-inline constexpr bool is_ragged = false;
-template <IsField F>
-inline constexpr bool is_ragged<F> = F::is_ragged;
+template <class F> inline constexpr bool is_ragged      = false;
+template <IsField F> inline constexpr bool is_ragged<F> = F::is_ragged;
 
 /// The numbers of one row of a ragged field: `outer` blocks, each with `length` times `inner` numbers.
 struct RaggedShape {
   std::size_t outer = 1, inner = 1;
   std::size_t ragged_dims = 0;
 
-  constexpr std::size_t unit() const { return outer * inner; }             // numbers for each step of the length
+  constexpr std::size_t unit() const { return outer * inner; }  // numbers for each step of the length
 };
 
 template <IsField F>
@@ -45,34 +43,30 @@ inline constexpr RaggedShape ragged_shape = [] {
 }();
 
 template <class G, class... F>
-inline constexpr std::size_t times_in = (std::size_t{std::same_as<G, F> ? 1U : 0U} + ... + 0);
-template <class... F>
-inline constexpr bool all_distinct = ((times_in<F, F...> == 1) && ...);
+inline constexpr std::size_t times_in                    = (std::size_t{std::same_as<G, F> ? 1U : 0U} + ... + 0);
+template <class... F> inline constexpr bool all_distinct = ((times_in<F, F...> == 1) && ...);
 
-template <class F>
-inline constexpr bool begins_ragged = false;
-template <IsField F>
-inline constexpr bool begins_ragged<F> = F::is_ragged && ragged_shape<F>.outer == 1;
+template <class F> inline constexpr bool begins_ragged      = false;
+template <IsField F> inline constexpr bool begins_ragged<F> = F::is_ragged && ragged_shape<F>.outer == 1;
 
 /// Refuses types of which no row can consist. Returns false then. A function, as clang abandons a class with a failed
 /// static_assert.
-template <class... F>
-constexpr auto check_fields() {
+template <class... F> constexpr auto check_fields() {
   constexpr bool some = sizeof...(F) > 0, fields = (IsField<F> && ...), distinct = all_distinct<F...>;
   static_assert(some, "chorale: a row has at least one field");
-  static_assert(fields, "chorale: a row consists of Fields, and this names a type that is none. Derive a type for each "
-                        "part of a row: struct Title : Field<int, 40> {};");
-  static_assert(!fields || distinct, "chorale: a field is named twice. Derive a type for each part of a row: struct "
-                                     "Title : Field<int, 40> {};");
+  static_assert(fields,
+                "chorale: a row consists of Fields, and this names a type that is none. Derive a type for each "
+                "part of a row: struct Title : Field<int, 40> {};");
+  static_assert(!fields || distinct,
+                "chorale: a field is named twice. Derive a type for each part of a row: struct "
+                "Title : Field<int, 40> {};");
   return some && fields && distinct;
 }
 
 /// The names of the fields of a row, and the place of each.
-template <class... F>
-struct FieldList {
-  static constexpr std::size_t count = sizeof...(F);
-  template <class G>
-  static constexpr bool has = times_in<G, F...> != 0;
+template <class... F> struct FieldList {
+  static constexpr std::size_t count           = sizeof...(F);
+  template <class G> static constexpr bool has = times_in<G, F...> != 0;
   template <class G>
   static constexpr std::size_t index = [] {
     auto const same = std::array<bool, count>{std::same_as<G, F>...};
@@ -94,8 +88,7 @@ struct FieldList {
 };
 
 /// The name, element type and shape of a field in one text: "Title int(40)".
-template <IsField F>
-std::string text_of_field() {
+template <IsField F> std::string text_of_field() {
   using T   = typename F::element_type;
   auto text = type_name<F>() + (std::same_as<T, float> ? " float(" : std::same_as<T, int> ? " int(" : " byte(");
   for (std::size_t i = 0; i < F::rank; ++i)
@@ -104,10 +97,9 @@ std::string text_of_field() {
 }
 
 /// Throws BadArgument: row number `row` has `got` numbers for a field.
-template <IsField F>
-[[noreturn]] void wrong_size(std::size_t row, std::size_t got) {
-  auto const begin = "row " + std::to_string(row) + ": field " + type_name<F>() + " has " + std::to_string(got) +
-                     " numbers, but ";
+template <IsField F> [[noreturn]] void wrong_size(std::size_t row, std::size_t got) {
+  auto const begin =
+      "row " + std::to_string(row) + ": field " + type_name<F>() + " has " + std::to_string(got) + " numbers, but ";
   if constexpr (F::is_ragged)
     throw BadArgument{begin + "a multiple of " + std::to_string(ragged_shape<F>.unit()) + " is needed.",
                       "a map that gives whole parts along the ragged dimension."};
@@ -117,8 +109,7 @@ template <IsField F>
 }
 
 /// Refuses a field of rows of a stream that has several ragged dimensions. Returns false then.
-template <IsField F>
-constexpr bool check_ragged() {
+template <IsField F> constexpr bool check_ragged() {
   constexpr bool fits = ragged_shape<F>.ragged_dims <= 1;
   static_assert(fits, "chorale: a field of a row has one ragged dimension at most");
   return fits;
@@ -127,8 +118,7 @@ constexpr bool check_ragged() {
 /// Throws BadArgument unless a row may have `got` numbers for field F.
 ///
 /// row     its number, for the message
-template <IsField F>
-void expect_size(std::size_t row, std::size_t got) {
+template <IsField F> void expect_size(std::size_t row, std::size_t got) {
   if constexpr (F::is_ragged) {
     static_cast<void>(check_ragged<F>());
     if (got % ragged_shape<F>.unit() != 0) wrong_size<F>(row, got);

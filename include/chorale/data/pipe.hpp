@@ -21,16 +21,14 @@ namespace chorale::data {
 
 namespace detail {
 
-template <class Row, class F>
-inline constexpr bool has_field = false;
+template <class Row, class F> inline constexpr bool has_field = false;
 template <class... G, class F>
 inline constexpr bool has_field<Row<G...>, F> = chorale::detail::FieldList<G...>::template has<F>;
 template <class Row, class F>
 inline constexpr bool has_ragged_field = has_field<Row, F> && chorale::detail::is_ragged<F>;
 
 /// True if rows have padded field From, whose positions ragged field To may have.
-template <class Row, class From, class To>
-inline constexpr bool unpads = false;
+template <class Row, class From, class To> inline constexpr bool unpads = false;
 template <class... G, IsField From, IsField To>
 inline constexpr bool unpads<Row<G...>, From, To> = [] {
   if constexpr (!chorale::detail::FieldList<G...>::template has<From> ||
@@ -42,26 +40,21 @@ inline constexpr bool unpads<Row<G...>, From, To> = [] {
   }
 }();
 
-template <class F, class In, class Out>
-constexpr bool expect_callable();                          // in stages/map.hpp
+template <class F, class In, class Out> constexpr bool expect_callable();  // in stages/map.hpp
 
 }  // namespace detail
 
 /// The dataset in place of one that the compiler has refused with a sentence. What takes it says nothing more.
 struct RefusedData {
-  template <class...>
-  RefusedData map(auto&&) const { return {}; }
-  template <class...>
-  RefusedData map(auto&&, Parallel) const { return {}; }
-  template <class...>
-  RefusedData unpad(auto&&...) const { return {}; }
+  template <class...> RefusedData map(auto&&) const { return {}; }
+  template <class...> RefusedData map(auto&&, Parallel) const { return {}; }
+  template <class...> RefusedData unpad(auto&&...) const { return {}; }
   RefusedData filter(auto&&...) const { return {}; }
   RefusedData take(std::size_t) const { return {}; }
   RefusedData skip(std::size_t) const { return {}; }
   RefusedData shard(std::size_t, std::size_t) const { return {}; }
   RefusedData concatenate(auto&&) const { return {}; }
-  template <class...>
-  RefusedData window(Window) const { return {}; }
+  template <class...> RefusedData window(Window) const { return {}; }
   RefusedData cache(auto&&...) const { return {}; }
   RefusedData shuffle(auto&&...) const { return {}; }
   RefusedData batch(auto&&...) const { return {}; }
@@ -78,16 +71,14 @@ struct RefusedData {
 ///   auto train = data::digits(20'000, 1).map(data::scale).cache().shuffle(10'000).batch(64).prefetch(2);
 ///
 /// source  tf.data.Dataset: the same names, the same meaning
-template <class D>
-class Pipe {
+template <class D> class Pipe {
  public:
   /// Makes a row of each row: calls f(row, x, y) or f(row, x, y, place), which fills two vectors that become the new
   /// row. If f returns false, the row is left out.
   ///
   /// X, Y    the numbers of the rows that f makes: map<float, float>(f) for a regression
   /// x, y    keep their memory and content from row to row: resize them, then write every element
-  template <class X = float, class Y = int, class F> requires(!IsField<X> && !IsField<Y>)
-  auto map(F f) const {
+  template <class X = float, class Y = int, class F> requires(!IsField<X> && !IsField<Y>) auto map(F f) const {
     if constexpr (can_map<F, Sample<X, Y>>()) return Mapped<D, F, Sample<X, Y>>{self(), std::move(f)};
     else return RefusedData{};
   }
@@ -108,17 +99,15 @@ class Pipe {
   ///
   /// to      its vectors keep their memory and content from row to row: resize them, then write every element
   /// throws  BadArgument, from next, when f gives a field of fixed shape another number of elements
-  template <class... Fields, class F> requires(IsField<Fields> || ...)
-  auto map(F f) const {
+  template <class... Fields, class F> requires(IsField<Fields> || ...) auto map(F f) const {
     if constexpr (names_fields<Fields...>()) return Mapped<D, F, Row<Fields...>>{self(), std::move(f)};
-    else return self();                                    // so that the assert is the only error
+    else return self();  // so that the assert is the only error
   }
 
   /// Makes a row of named fields of each row, as map<Fields...>(f) does, in several threads, each with its own f.
   ///
   /// order   that of the source, unless how.order is any; f gets the same (row, place) either way
-  template <class... Fields, class F> requires(IsField<Fields> || ...)
-  auto map(F f, Parallel how) const {
+  template <class... Fields, class F> requires(IsField<Fields> || ...) auto map(F f, Parallel how) const {
     if constexpr (names_fields<Fields...>()) return ParallelMapped<D, F, Row<Fields...>>{self(), std::move(f), how};
     else return self();
   }
@@ -131,18 +120,17 @@ class Pipe {
   ///
   /// throws  BadArgument, from next, when a row has padding between its positions, or is nothing but padding
   /// source  mask_zero=True of tf.keras.layers.Embedding, tf.keras.layers.Masking
-  template <IsField To, IsField From>
-  auto unpad(From, Unpadding<From> how = {}) const {
+  template <IsField To, IsField From> auto unpad(From, Unpadding<From> how = {}) const {
     constexpr auto fits = detail::unpads<typename D::element, From, To>;
-    static_assert(fits, "chorale: unpad<To>(From{}) makes a ragged field of a padded one that the rows have: To is a "
-                        "Field<T, ragged, D...> where From is a Field<T, steps, D...>");
+    static_assert(fits,
+                  "chorale: unpad<To>(From{}) makes a ragged field of a padded one that the rows have: To is a "
+                  "Field<T, ragged, D...> where From is a Field<T, steps, D...>");
     if constexpr (fits) return Unpad<typename D::element, From, To>::rows(self(), how);
-    else return self();                                    // so that the assert is the only error
+    else return self();  // so that the assert is the only error
   }
 
   /// The elements for which f(element) is true.
-  template <class F>
-  auto filter(F f) const { return Filtered<D, F>{self(), std::move(f)}; }
+  template <class F> auto filter(F f) const { return Filtered<D, F>{self(), std::move(f)}; }
 
   /// The first n elements of each pass. Rows need one order in all epochs, and each row once: behind shuffle or repeat,
   /// rows of take would be among those of skip. Batches may have any order: .shuffle(n).batch(64).take(100).
@@ -155,15 +143,17 @@ class Pipe {
   auto shard(std::size_t n, std::size_t i) const { return ranged({.first = i, .step = n}); }
 
   /// The elements of this dataset, then those of another one.
-  template <class Other>
-  auto concatenate(Other other) const { return Concatenated<D, Other>{self(), std::move(other)}; }
+  template <class Other> auto concatenate(Other other) const {
+    return Concatenated<D, Other>{self(), std::move(other)};
+  }
 
   /// Makes one row of several: concatenates their x, and their y, or each of their named fields.
   ///
   /// Fields  the fields of the window, in the order of those of the rows; may be left out if all have a ragged first
   ///         dimension. A window of 64 rows of Field<int, 1> is a row of Field<int, 64>
-  template <class... Fields>
-  auto window(Window how) const { return Windowed<D, detail::WindowOf<typename D::element, Fields...>>{self(), how}; }
+  template <class... Fields> auto window(Window how) const {
+    return Windowed<D, detail::WindowOf<typename D::element, Fields...>>{self(), how};
+  }
 
   /// Keeps all rows in memory: the stages before it run once, in the first read.
   auto cache() const { return Cached<D>{self()}; }
@@ -217,10 +207,9 @@ class Pipe {
   ///
   /// F       the ragged field whose length counts
   /// source  tf.data.Dataset.bucket_by_sequence_length
-  template <class F>
-  auto bucket_by_sequence_length(F, Buckets buckets) const {
+  template <class F> auto bucket_by_sequence_length(F, Buckets buckets) const {
     if constexpr (has_length<F>()) return BucketedByLength<D, F>{self(), std::move(buckets)};
-    else return self();                                    // so that the assert is the only error
+    else return self();  // so that the assert is the only error
   }
 
   /// Concatenates n passes into one.
@@ -235,8 +224,7 @@ class Pipe {
  private:
   D const& self() const { return static_cast<D const&>(*this); }
 
-  template <class F, class Out>
-  static constexpr bool can_map() {
+  template <class F, class Out> static constexpr bool can_map() {
     static_assert(is_row<typename D::element>, "chorale: map takes rows, not batches. Put it before .batch(n).");
     if constexpr (is_row<typename D::element>) return detail::expect_callable<F, typename D::element, Out>();
     else return false;
@@ -246,24 +234,25 @@ class Pipe {
     return is_row<typename D::element>;
   }
 
-  template <class... Fields>
-  static constexpr bool pads_rows() {
+  template <class... Fields> static constexpr bool pads_rows() {
     constexpr bool rows   = is_row<typename D::element>;
     constexpr bool has    = rows && (detail::has_field<typename D::element, Fields> && ...);
     constexpr bool ragged = has && (chorale::detail::is_ragged<Fields> && ...);
     static_assert(rows, "chorale: padded_batch takes rows, not batches. Write .padded_batch(n) once.");
     static_assert(!rows || has, "chorale: padded_batch pads a field that the rows do not have. Name it in map<...>");
-    static_assert(!has || ragged, "chorale: padded_batch pads ragged fields, and all rows of this one have the same "
-                                  "shape");
+    static_assert(!has || ragged,
+                  "chorale: padded_batch pads ragged fields, and all rows of this one have the same "
+                  "shape");
     return ragged;
   }
 
   auto ranged(Every which) const {
     constexpr bool rows = is_row<typename D::element>, one_order = !rows || !detail::reorders<D>,
                    once = !rows || !detail::repeats<D>;
-    static_assert(one_order, "chorale: take, skip and shard divide rows by their places, and shuffle gives each epoch "
-                             "another order, so that rows would be on both sides. Put shuffle behind them, or write "
-                             "shuffle(n, seed, Order::fixed), or put cache() behind shuffle");
+    static_assert(one_order,
+                  "chorale: take, skip and shard divide rows by their places, and shuffle gives each epoch "
+                  "another order, so that rows would be on both sides. Put shuffle behind them, or write "
+                  "shuffle(n, seed, Order::fixed), or put cache() behind shuffle");
     static_assert(!one_order || once,
                   "chorale: take, skip and shard divide rows by their places, and repeat gives each row several times, "
                   "so that rows would be on both sides. Put repeat behind them");
@@ -275,18 +264,18 @@ class Pipe {
     }
   }
 
-  template <class F>
-  static constexpr bool has_length() {
+  template <class F> static constexpr bool has_length() {
     constexpr bool has = detail::has_ragged_field<typename D::element, F>;
-    static_assert(has, "chorale: bucket_by_sequence_length takes a ragged field of rows that are not in batches yet. "
-                       "Name one in map<...>: struct Body : Field<int, ragged> {}");
+    static_assert(has,
+                  "chorale: bucket_by_sequence_length takes a ragged field of rows that are not in batches yet. "
+                  "Name one in map<...>: struct Body : Field<int, ragged> {}");
     return has;
   }
-  template <class... Fields>
-  static constexpr bool names_fields() {
-    static_assert((IsField<Fields> && ...),
-                  "chorale: map<...> names Fields, and this names a type that is none. Derive a type for each part of a "
-                  "row: struct Title : Field<int, 40> {};");
+  template <class... Fields> static constexpr bool names_fields() {
+    static_assert(
+        (IsField<Fields> && ...),
+        "chorale: map<...> names Fields, and this names a type that is none. Derive a type for each part of a "
+        "row: struct Title : Field<int, 40> {};");
     static_assert(chorale::detail::all_distinct<Fields...>, "chorale: a field is named twice in map<...>");
     return (IsField<Fields> && ...) && chorale::detail::all_distinct<Fields...>;
   }
@@ -298,8 +287,7 @@ template <class D, class Stage>
 using StagesAfter = std::conditional_t<requires { requires D::beyond_the_host; }, NoStages, Pipe<Stage>>;
 
 /// The type of a dataset's streams.
-template <class D>
-using StreamOf = decltype(std::declval<D const&>().stream(std::size_t{}));
+template <class D> using StreamOf = decltype(std::declval<D const&>().stream(std::size_t{}));
 
 /// Appends a description of a dataset, in lines that ranks compare before they train with it: its source, then each
 /// stage that changes its elements. A user's dataset may have a member describe(lines); without it, ranks compare the
@@ -310,8 +298,7 @@ using StreamOf = decltype(std::declval<D const&>().stream(std::size_t{}));
 ///   batch 64 keep
 ///
 /// keeps   it leaves out how rows are made, such as threads, caches and prefetching, and the functions of map
-template <class D>
-void describe(D const& dataset, std::vector<std::string>& lines) {
+template <class D> void describe(D const& dataset, std::vector<std::string>& lines) {
   if constexpr (requires { dataset.describe(lines); }) dataset.describe(lines);
   else lines.push_back("source " + type_name<D>());
 }

@@ -19,27 +19,25 @@
 namespace chorale::data {
 
 /// The x and the y of rows of one width, one after another in memory.
-template <class X, class Y>
-struct RowVectors {
-  std::vector<X> x;                                        // (B, width)
-  std::vector<Y> y;                                        // (B, targets)
+template <class X, class Y> struct RowVectors {
+  std::vector<X> x;  // (B, width)
+  std::vector<Y> y;  // (B, targets)
 };
 
 /// A view of rows that lie one after another, each field by itself, and the owner of their memory, if any.
-template <class Row>
-struct RowTable {
-  static constexpr std::size_t n = detail::fields_of<Row>;
+template <class Row> struct RowTable {
+  static constexpr std::size_t n  = detail::fields_of<Row>;
   static constexpr bool is_ragged = detail::RowType<Row>::is_ragged;
 
-  Row all{};                                               // each field: (B, width)
+  Row all{};  // each field: (B, width)
   std::size_t rows = 0;
-  std::array<std::size_t, n> widths{};                     // of each field; not used for ragged ones
-  std::array<Span<std::size_t const>, is_ragged ? n : 0> ends{};           // of ragged fields: the end of each row
+  std::array<std::size_t, n> widths{};                            // of each field; not used for ragged ones
+  std::array<Span<std::size_t const>, is_ragged ? n : 0> ends{};  // of ragged fields: the end of each row
   std::shared_ptr<void const> owner{};
 
   Row operator[](std::size_t i) const {
-    auto row   = Row{};
-    auto&& to  = detail::fields(row);
+    auto row    = Row{};
+    auto&& to   = detail::fields(row);
     auto&& from = detail::fields(all);
     detail::for_each_index<n>([&](auto field) {
       auto begin = i * widths[field], width = widths[field];
@@ -53,8 +51,7 @@ struct RowTable {
 };
 
 /// The stream of a RowTable: its rows, in order.
-template <class Row>
-class RowStream {
+template <class Row> class RowStream {
  public:
   explicit RowStream(RowTable<Row> rows) : rows_{std::move(rows)} {}
 
@@ -72,8 +69,7 @@ class RowStream {
 namespace detail {
 
 /// A checksum of up to 256 rows, or 1 MiB of them, spread evenly from the first one to the last one.
-template <class Row>
-std::uint32_t sample_of(RowTable<Row> const& rows) {
+template <class Row> std::uint32_t sample_of(RowTable<Row> const& rows) {
   auto const row_bytes = std::max<std::size_t>(rows.rows == 0 ? 0 : bytes_of(rows.all) / rows.rows, 1);
   auto const n         = std::min(rows.rows, std::clamp<std::size_t>((std::size_t{1} << 20) / row_bytes, 2, 256));
   auto sum             = std::uint32_t{0};
@@ -100,8 +96,7 @@ void expect_widths(std::size_t row, Sample<X, Y> const& got, std::size_t width, 
 
 /// The number of elements that each field of a row has: for Samples those of the first row, for named fields their
 /// shapes.
-template <class Row>
-class Widths {
+template <class Row> class Widths {
  public:
   std::size_t operator[](std::size_t field) const { return each_[field]; }
   auto const& each() const { return each_; }
@@ -124,8 +119,7 @@ class Widths {
 /// Rows that are kept one after another in memory, each field by itself.
 ///
 /// throws  BadArgument when a row has another width than the first, or does not fit its fields
-template <class Row>
-class KeptRows {
+template <class Row> class KeptRows {
  public:
   /// Appends a row.
   ///

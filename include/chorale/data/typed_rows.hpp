@@ -39,8 +39,7 @@ inline std::string_view as_text(Span<std::uint8_t const> bytes) {
 ///   void read(Row<Title, Body> const& row) { ... row[Title{}][39], row.text(Body{}) ... }
 ///
 /// keeps   a view, valid until the next call of the stream that gave it
-template <class... F>
-class Row {
+template <class... F> class Row {
   using List = detail::FieldList<F...>;
 
  public:
@@ -48,8 +47,7 @@ class Row {
   explicit Row(Span<detail::FieldNumber<F> const>... parts) : spans_{parts...} {}
 
   /// The numbers of field G; the compiler refuses a field that the row does not have.
-  template <class G>
-  Span<detail::FieldNumber<G> const> operator[](G) const {
+  template <class G> Span<detail::FieldNumber<G> const> operator[](G) const {
     static_assert(List::template has<G>,
                   "chorale: this asks for a field that the rows do not have. Name it in map<...>");
     if constexpr (List::template has<G>) return std::get<List::template index<G>>(spans_);
@@ -57,8 +55,7 @@ class Row {
   }
 
   /// The bytes of field G as text.
-  template <class G>
-  std::string_view text(G field) const { return detail::as_text((*this)[field]); }
+  template <class G> std::string_view text(G field) const { return detail::as_text((*this)[field]); }
 
   /// All fields in order, as the stages of a pipeline read and set them.
   auto& fields() { return spans_; }
@@ -77,8 +74,7 @@ class Row {
 /// first_row    index of this part's first row within the global batch
 /// global_rows  rows of the global batch; 0: this is the global batch
 /// keeps        a view, valid until the next call of the stream that gave it
-template <class... F>
-class Rows {
+template <class... F> class Rows {
   using List = detail::FieldList<F...>;
 
  public:
@@ -91,15 +87,15 @@ class Rows {
   /// A batch of the numbers of each field, (rows, F).
   ///
   /// throws  BadArgument when they are not whole rows, or the fields have different numbers of rows
-  explicit Rows(Span<detail::FieldNumber<F> const>... parts) requires(!(detail::is_ragged<F> || ...)) : spans_{parts...} {
+  explicit Rows(Span<detail::FieldNumber<F> const>... parts) requires(!(detail::is_ragged<F> || ...))
+      : spans_{parts...} {
     auto const counts = std::array{parts.size() / F::size...};
     rows              = counts[0];
     (expect_rows<F>(parts.size()), ...);
   }
 
   /// The numbers of field G in all rows; the compiler refuses a field that the batch does not have.
-  template <class G>
-  Span<detail::FieldNumber<G> const> operator[](G) const {
+  template <class G> Span<detail::FieldNumber<G> const> operator[](G) const {
     static_assert(List::template has<G>,
                   "chorale: this asks for a field that the batches do not have. Name it in map<...>");
     if constexpr (List::template has<G>) return std::get<List::template index<G>>(spans_);
@@ -107,8 +103,7 @@ class Rows {
   }
 
   /// For each row, the size of the ragged dimension of G before padding.
-  template <class G>
-  Span<int const> lengths(G) const {
+  template <class G> Span<int const> lengths(G) const {
     static_assert(List::template has<G>,
                   "chorale: this asks for a field that the batches do not have. Name it in map<...>");
     static_assert(!List::template has<G> || detail::is_ragged<G>,
@@ -119,15 +114,13 @@ class Rows {
   }
 
   /// Numbers that each row of this batch has for field G, padding included.
-  template <class G>
-  std::size_t width(G field) const {
+  template <class G> std::size_t width(G field) const {
     if constexpr (IsField<G> && !detail::is_ragged<G>) return G::size;
     else return rows == 0 ? 0 : (*this)[field].size() / rows;
   }
 
   /// The numbers of field G in row i, without padding.
-  template <class G>
-  Span<detail::FieldNumber<G> const> unpadded(G field, std::size_t i) const {
+  template <class G> Span<detail::FieldNumber<G> const> unpadded(G field, std::size_t i) const {
     auto const row = (*this)[field].subspan(i * width(field), width(field));
     if constexpr (detail::is_ragged<G>) {
       static_assert(detail::ragged_shape<G>.outer == 1,
@@ -139,8 +132,7 @@ class Rows {
   }
 
   /// The bytes of field G in row i as text, without padding.
-  template <class G>
-  std::string_view text(G field, std::size_t i) const { return detail::as_text(unpadded(field, i)); }
+  template <class G> std::string_view text(G field, std::size_t i) const { return detail::as_text(unpadded(field, i)); }
 
   /// Part i of n, of nearly equal rows; may be empty.
   ///
@@ -169,13 +161,11 @@ class Rows {
   auto const& fields() const { return spans_; }
 
  private:
-  template <class G>
-  static auto lengths_of() {
+  template <class G> static auto lengths_of() {
     if constexpr (detail::is_ragged<G>) return std::tuple<Span<int const>>{};
     else return std::tuple<>{};
   }
-  template <class G>
-  void expect_rows(std::size_t numbers) const {
+  template <class G> void expect_rows(std::size_t numbers) const {
     CHORALE_EXPECTS(numbers == rows * G::size, "a batch of " + std::to_string(rows) + " rows needs " +
                                                    std::to_string(rows * G::size) + " numbers for field " +
                                                    type_name<G>() + ", got " + std::to_string(numbers));
@@ -185,8 +175,7 @@ class Rows {
 };
 
 /// True if B are batches of rows with field F.
-template <class B, class F>
-inline constexpr bool has_field = false;
+template <class B, class F> inline constexpr bool has_field = false;
 template <class... G, class F>
 inline constexpr bool has_field<Rows<G...>, F> = detail::FieldList<G...>::template has<F>;
 
@@ -198,14 +187,12 @@ inline constexpr bool has_field<Rows<G...>, F> = detail::FieldList<G...>::templa
 ///   });
 ///
 /// keeps   vectors keep their memory and content from row to row: resize them, then write every element
-template <class... F>
-class NewRow {
+template <class... F> class NewRow {
   using List = detail::FieldList<F...>;
 
  public:
   /// The vector of field G; the compiler refuses a field that the row does not have.
-  template <class G>
-  std::vector<detail::FieldNumber<G>>& operator[](G) {
+  template <class G> std::vector<detail::FieldNumber<G>>& operator[](G) {
     static_assert(List::template has<G>, "chorale: this fills a field that map<...> does not name. Name it there");
     if constexpr (List::template has<G>) return std::get<List::template index<G>>(vectors_);
     else return *static_cast<std::vector<detail::FieldNumber<G>>*>(nullptr);

@@ -26,29 +26,32 @@ inline auto validation_split(RefusedData, double) { return std::pair{RefusedData
 /// throws  BadArgument when the number of rows is not known, when one of the two would be empty, or behind
 ///         Interleave::shuffle or Order::any of a map
 /// source  keras.Model.fit(validation_split)
-template <Dataset Rows>
-auto validation_split(Rows const& rows, double part) {
+template <Dataset Rows> auto validation_split(Rows const& rows, double part) {
   if constexpr (detail::reorders<Rows>) {
-    static_assert(!detail::reorders<Rows>, "chorale: validation_split takes rows whose order is the same in every epoch, "
-                                           "and shuffle gives each epoch another one, so that rows would train and "
-                                           "validate. Write shuffle(n, seed, Order::fixed), or put cache() behind it: "
-                                           "rows.shuffle(n, seed).cache()");
+    static_assert(!detail::reorders<Rows>,
+                  "chorale: validation_split takes rows whose order is the same in every epoch, "
+                  "and shuffle gives each epoch another one, so that rows would train and "
+                  "validate. Write shuffle(n, seed, Order::fixed), or put cache() behind it: "
+                  "rows.shuffle(n, seed).cache()");
     return std::pair{RefusedData{}, RefusedData{}};
   } else if constexpr (detail::repeats<Rows>) {
-    static_assert(!detail::repeats<Rows>, "chorale: validation_split takes rows that come once, and repeat gives each "
-                                          "row several times, so that rows would train and validate. Put repeat behind "
-                                          "it");
+    static_assert(!detail::repeats<Rows>,
+                  "chorale: validation_split takes rows that come once, and repeat gives each "
+                  "row several times, so that rows would train and validate. Put repeat behind "
+                  "it");
     return std::pair{RefusedData{}, RefusedData{}};
   } else {
     detail::expect_one_order(!detail::reorders_by_option(rows));
     auto const size = rows.size();
-    CHORALE_EXPECTS(size.has_value(), "validation_split needs a dataset whose number of rows is known: put cache() "
-                                      "before it");
+    CHORALE_EXPECTS(size.has_value(),
+                    "validation_split needs a dataset whose number of rows is known: put cache() "
+                    "before it");
     auto const first = part > 0 && part < 1 ? std::floor(static_cast<double>(*size) * (1.0 - part)) : 0.0;
     auto const train = static_cast<std::size_t>(first);
-    CHORALE_EXPECTS(train > 0 && train < *size,
-                    "validation_split of " + std::to_string(*size) + " rows takes a part above 0 and below 1 that leaves "
-                    "rows for both, got " + number_text(part));
+    CHORALE_EXPECTS(train > 0 && train < *size, "validation_split of " + std::to_string(*size) +
+                                                    " rows takes a part above 0 and below 1 that leaves "
+                                                    "rows for both, got " +
+                                                    number_text(part));
     return std::pair{rows.take(train), rows.skip(train)};
   }
 }

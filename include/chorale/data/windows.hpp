@@ -17,23 +17,24 @@
 namespace chorale::data {
 
 /// Windows of a sequence of tokens. See windows.
-template <class Now, class Next>
-class Windows : public Pipe<Windows<Now, Next>> {
+template <class Now, class Next> class Windows : public Pipe<Windows<Now, Next>> {
   static_assert(Now::rank == 1 && Next::rank == 1 && Now::size == Next::size && Now::size > 0 &&
                     std::is_same_v<typename Now::element_type, int> && std::is_same_v<typename Next::element_type, int>,
                 "chorale: data::windows<Now, Next> takes two fields of as many ids: struct Now : Field<int, 64> {}; "
                 "struct Next : Field<int, 64> {}");
 
  public:
-  using element = Row<Now, Next>;
+  using element                = Row<Now, Next>;
   static constexpr bool stable = true;
 
   /// shift    at least 1
   Windows(std::shared_ptr<std::vector<int> const> tokens, std::size_t shift)
       : tokens_{std::move(tokens)}, shift_{shift} {
-    CHORALE_EXPECTS(tokens_->size() > Now::size, "a window of " + std::to_string(Now::size) + " tokens and the one "
-                                                     "after them need " + std::to_string(Now::size + 1) +
-                                                     " tokens, but there are " + std::to_string(tokens_->size()));
+    CHORALE_EXPECTS(tokens_->size() > Now::size, "a window of " + std::to_string(Now::size) +
+                                                     " tokens and the one "
+                                                     "after them need " +
+                                                     std::to_string(Now::size + 1) + " tokens, but there are " +
+                                                     std::to_string(tokens_->size()));
   }
 
   class Stream {
@@ -81,8 +82,7 @@ class Windows : public Pipe<Windows<Now, Next>> {
 /// keeps    rows are views of the tokens, which the dataset owns: shuffle() keeps places, not copies
 /// order    from the first token on: a function of the tokens alone. The same in all epochs; shuffle() changes it
 /// throws   BadArgument when there are fewer than T + 1 tokens
-template <IsField Now, IsField Next>
-Windows<Now, Next> windows(std::vector<int> tokens, std::size_t shift = 0) {
+template <IsField Now, IsField Next> Windows<Now, Next> windows(std::vector<int> tokens, std::size_t shift = 0) {
   return {std::make_shared<std::vector<int> const>(std::move(tokens)), shift == 0 ? Now::size : shift};
 }
 

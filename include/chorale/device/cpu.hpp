@@ -27,7 +27,7 @@ namespace chorale {
 /// Number of threads that a process computes on by default, and one line with the reason.
 struct CpuChoice {
   int threads;
-  std::string line;                                        // "cpu: 2 threads (cgroup quota 1.5 of 8 cores)"
+  std::string line;  // "cpu: 2 threads (cgroup quota 1.5 of 8 cores)"
 };
 
 /// Chooses how many threads a process computes on: OMP_NUM_THREADS if it is set, else as many as its cores and its
@@ -41,7 +41,7 @@ inline CpuChoice choose_threads(int cores, char const* omp_num_threads, std::opt
   auto const count = [](long long n, std::string const& of) {
     return std::to_string(n) + " " + of + (n == 1 ? "" : "s");
   };
-  auto const line  = [&](int threads, std::string const& why) {
+  auto const line = [&](int threads, std::string const& why) {
     return CpuChoice{threads, "cpu: " + count(threads, "thread") + " (" + why + ")"};
   };
   auto ignored = std::string{};
@@ -62,10 +62,10 @@ inline CpuChoice choose_threads(int cores, char const* omp_num_threads, std::opt
 
 }  // namespace chorale
 
-extern "C" void omp_set_num_threads(int) noexcept;        // of the OpenMP runtime that oneDNN is linked with
-extern "C" int  omp_get_max_threads() noexcept;
-extern "C" int  omp_get_num_threads() noexcept;
-extern "C" int  omp_get_thread_num() noexcept;
+extern "C" void omp_set_num_threads(int) noexcept;  // of the OpenMP runtime that oneDNN is linked with
+extern "C" int omp_get_max_threads() noexcept;
+extern "C" int omp_get_num_threads() noexcept;
+extern "C" int omp_get_thread_num() noexcept;
 extern "C" void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 
 namespace chorale {
@@ -89,11 +89,11 @@ class Cpu {
       if (bytes != 0 && !data_)
         throw OutOfMemory{"the host could not give " + std::to_string(bytes) + " bytes for one block.",
                           "a smaller batch or model, or fewer replicas on this machine."};
-      if (align == huge) madvise(data_.get(), rounded, MADV_HUGEPAGE);     // advice: a refusal costs only speed
+      if (align == huge) madvise(data_.get(), rounded, MADV_HUGEPAGE);  // advice: a refusal costs only speed
       std::fill_n(data_.get(), bytes, std::byte{0});
     }
 
-    std::byte*  data() const { return data_.get(); }
+    std::byte* data() const { return data_.get(); }
     std::size_t size() const { return size_; }
 
    private:
@@ -168,7 +168,7 @@ class Cpu {
   }
 
   block allocate(std::size_t bytes) const { return block{bytes}; }
-  void  synchronize() const {}                             // kernels return when their work is done
+  void synchronize() const {}  // kernels return when their work is done
 
   std::vector<int> const& cores() const { return cores_; }
 
@@ -182,8 +182,7 @@ class Cpu {
   /// Threads::lend, or OpenMP's, which oneDNN's kernels use.
   ///
   /// f    throws nothing
-  template <class F>
-  static void each(std::ptrdiff_t n, F const& f) {
+  template <class F> static void each(std::ptrdiff_t n, F const& f) {
     struct Loop {
       std::size_t n;
       F const* f;
@@ -196,15 +195,15 @@ class Cpu {
     auto const threads = std::min(static_cast<std::ptrdiff_t>(parallel_threads()), n);
     if (threads <= 1) return loop.run(0, 1);
     if (auto const lent = mine().threads.lock())
-      if (mine().run(lent.get(), static_cast<int>(threads), [](void const* data, int thread, int of) {
-            static_cast<Loop const*>(data)->run(thread, of);
-          }, &loop)) return;
-    GOMP_parallel([](void* data) {
-      static_cast<Loop const*>(data)->run(omp_get_thread_num(), omp_get_num_threads());
-    }, &loop, static_cast<unsigned>(threads), 0);
+      if (mine().run(
+              lent.get(), static_cast<int>(threads),
+              [](void const* data, int thread, int of) { static_cast<Loop const*>(data)->run(thread, of); }, &loop))
+        return;
+    GOMP_parallel([](void* data) { static_cast<Loop const*>(data)->run(omp_get_thread_num(), omp_get_num_threads()); },
+                  &loop, static_cast<unsigned>(threads), 0);
   }
 
-  class Threads;                                           // in cpu_threads.hpp
+  class Threads;  // in cpu_threads.hpp
 
   /// Restricts kernels that the calling thread makes or calls to this thread alone, while the object lives.
   class OneThread {
@@ -262,7 +261,7 @@ class Cpu {
   }
 
   std::vector<int> cores_;
-  int threads_ = 0;                                        // 0: one per core
+  int threads_ = 0;  // 0: one per core
 };
 
 static_assert(Device<Cpu>);

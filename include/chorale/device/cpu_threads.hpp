@@ -55,18 +55,17 @@ class Cpu::Threads {
   Threads& operator=(Threads const&) = delete;
 
   int size() const { return size_; }
-  int taking_part() const { return taking_part_; }                         // in this run, or in the last one
+  int taking_part() const { return taking_part_; }  // in this run, or in the last one
 
   /// Calls f(i) for each i below n, each on its thread, and returns when all calls have returned. Waits for a loop of
   /// another thread.
   ///
   /// n       at most size(); if it is 1, no other thread is woken
   /// throws  the exception of the call that failed first; barriers and waits of the other calls then throw, too
-  template <class F>
-  void run(int n, F const& f) {
-    CHORALE_EXPECTS(n >= 1 && n <= size_, "a run takes 1 to " + std::to_string(size_) + " threads, got " +
-                                              std::to_string(n));
-    while (running_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();    // a loop of another thread
+  template <class F> void run(int n, F const& f) {
+    CHORALE_EXPECTS(n >= 1 && n <= size_,
+                    "a run takes 1 to " + std::to_string(size_) + " threads, got " + std::to_string(n));
+    while (running_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();  // a loop of another thread
     auto const ended = gsl::finally([this] { running_.clear(std::memory_order_release); });
     run_alone(n, f);
   }
@@ -88,8 +87,7 @@ class Cpu::Threads {
   ///
   /// ready   reads with acquire
   /// throws  Error if a call of this run has failed
-  template <class Ready>
-  void wait(Ready&& ready) {
+  template <class Ready> void wait(Ready&& ready) {
     auto const has_failed = [this] { return failed_.load(std::memory_order_acquire); };
     sleep_until(changes_, [&] { return ready() || has_failed(); });
     if (has_failed()) throw Error{"another thread of this device has failed."};
@@ -102,12 +100,11 @@ class Cpu::Threads {
   }
 
  private:
-  template <class F>
-  void run_alone(int n, F const& f) {
-    call_    = [](void const* of, int i) { (*static_cast<F const*>(of))(i); };
-    job_     = &f;
-    failed_  = false;
-    arrived_ = 0;
+  template <class F> void run_alone(int n, F const& f) {
+    call_        = [](void const* of, int i) { (*static_cast<F const*>(of))(i); };
+    job_         = &f;
+    failed_      = false;
+    arrived_     = 0;
     taking_part_ = n;
     if (n > 1) {
       working_.store(size_ - 1, std::memory_order_relaxed);
@@ -134,13 +131,11 @@ class Cpu::Threads {
   void attempt(int i) {
     try {
       call_(job_, i);
-    } catch (...) {
-      fail(std::current_exception());
-    }
+    } catch (...) { fail(std::current_exception()); }
   }
 
   void fail(std::exception_ptr failure) {
-    if (failed_.exchange(true)) return;                    // a consequence of the first failure
+    if (failed_.exchange(true)) return;  // a consequence of the first failure
     failure_ = std::move(failure);
     announce();
   }
@@ -171,7 +166,7 @@ class Cpu::Threads {
   std::atomic<int> working_{0}, arrived_{0};
   std::atomic<bool> failed_{false}, ending_{false};
   std::exception_ptr failure_;
-  std::vector<NamedThread> helpers_;                       // last: they use all of the above
+  std::vector<NamedThread> helpers_;  // last: they use all of the above
 };
 
 }  // namespace chorale

@@ -60,7 +60,7 @@ class Cuda {
       cuda::expect(cudaStreamSynchronize(cudaStreamPerThread), "cudaStreamSynchronize");
     }
 
-    std::byte*  data() const { return data_.get(); }
+    std::byte* data() const { return data_.get(); }
     std::size_t size() const { return size_; }
 
    private:
@@ -104,7 +104,7 @@ class Cuda {
   /// throws  BadArgument with the reason if there is none
   static std::vector<Cuda> all() {
     auto devices = visible();
-    if (devices.empty()) devices.emplace_back();                           // throws
+    if (devices.empty()) devices.emplace_back();  // throws
     return devices;
   }
 
@@ -113,7 +113,7 @@ class Cuda {
     int n           = 0;
     auto const code = cudaGetDeviceCount(&n);
     if (code == cudaSuccess && n > 0) return {};
-    static_cast<void>(cudaGetLastError());                                 // it is reported here
+    static_cast<void>(cudaGetLastError());  // it is reported here
     return "this program was built with CUDA, but there is no device: cudaGetDeviceCount said " +
            (code == cudaSuccess ? std::string{"0"} : cuda::text_of(code)) + ".";
   }
@@ -204,7 +204,7 @@ class Cuda {
   static int count() {
     int n = 0;
     if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
-    static_cast<void>(cudaGetLastError());                                 // missing() reports it
+    static_cast<void>(cudaGetLastError());  // missing() reports it
     return 0;
   }
 
@@ -221,10 +221,10 @@ static_assert(Device<Cuda>);
 namespace chorale {
 
 /// Stand-in for Cuda where the compiler does not find CUDA: a program that uses it does not compile.
-template <class Program = void>
-struct Cuda {
-  static_assert(sizeof(Program*) == 0, "chorale: Cuda needs <cuda_runtime_api.h>, which the compiler does not find. "
-                                       "Install the CUDA toolkit and add its include folder, or use Cpu");
+template <class Program = void> struct Cuda {
+  static_assert(sizeof(Program*) == 0,
+                "chorale: Cuda needs <cuda_runtime_api.h>, which the compiler does not find. "
+                "Install the CUDA toolkit and add its include folder, or use Cpu");
 };
 
 }  // namespace chorale

@@ -51,8 +51,8 @@ struct CudaCopies {
   }
 
   static block allocate(std::size_t bytes) { return block{bytes}; }
-  static void  to_host(Bytes to, ConstBytes from) { copy(to.data(), from.data(), from.size()); }
-  static void  from_host(Bytes to, ConstBytes from) { copy(to.data(), from.data(), from.size()); }
+  static void to_host(Bytes to, ConstBytes from) { copy(to.data(), from.data(), from.size()); }
+  static void from_host(Bytes to, ConstBytes from) { copy(to.data(), from.data(), from.size()); }
 
  private:
   static void copy(void* to, void const* from, std::size_t bytes) {

@@ -43,19 +43,16 @@ inline void expect(cudaError_t code, std::string const& call, char const* file =
       throw Error{said, "a machine with an NVIDIA GPU and a driver for this CUDA, or Cpu in place of Cuda."};
     case cudaErrorNoKernelImageForDevice:
       throw Error{said, "nvcc with the -arch of this device: the program has no code for it."};
-    default:
-      throw Error{said, "CUDA_LAUNCH_BLOCKING=1, which shows the kernel that failed, or compute-sanitizer."};
+    default: throw Error{said, "CUDA_LAUNCH_BLOCKING=1, which shows the kernel that failed, or compute-sanitizer."};
   }
 }
 
 /// Deleter that gives a CUDA handle back by `End`, whose result is ignored.
-template <class Handle, auto End>
-struct EndBy {
+template <class Handle, auto End> struct EndBy {
   using pointer = Handle;
   void operator()(Handle handle) const { static_cast<void>(End(handle)); }
 };
-template <class Handle, auto End>
-using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, EndBy<Handle, End>>;
+template <class Handle, auto End> using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, EndBy<Handle, End>>;
 
 /// A CUDA event: a recorded point in a queue, with its time.
 class Event {
@@ -119,15 +116,14 @@ class Graph {
   ///
   /// throws  what work() throws; Error when work() did something that cannot be recorded: it allocated, waited, or
   ///         copied from or to memory of the host that is not pinned
-  template <class Work>
-  void record(cudaStream_t queue, Work&& work) {
+  template <class Work> void record(cudaStream_t queue, Work&& work) {
     runs_.reset();
     expect(cudaStreamBeginCapture(queue, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     try {
       work();
     } catch (...) {
       end(queue);
-      static_cast<void>(cudaGetLastError());                               // the exception says more
+      static_cast<void>(cudaGetLastError());  // the exception says more
       throw;
     }
     auto const [code, recorded] = end(queue);
@@ -165,8 +161,7 @@ inline void copy(void* to, void const* from, std::size_t bytes, cudaStream_t que
 class Room {
  public:
   /// Copies n elements into this memory, in the queue of the calling thread; `from` may be any memory.
-  template <class T>
-  T* fetch(T const* from, std::size_t n) {
+  template <class T> T* fetch(T const* from, std::size_t n) {
     auto* const here = static_cast<T*>(take(n * sizeof(T)));
     copy(here, from, n * sizeof(T));
     return here;
@@ -176,7 +171,7 @@ class Room {
   void* take(std::size_t bytes) {
     if (bytes <= size_) return memory_.get();
     void* made = nullptr;
-    memory_.reset();                                                       // cudaFree waits for queued work
+    memory_.reset();  // cudaFree waits for queued work
     size_ = 0;
     expect(cudaMalloc(&made, bytes), "cudaMalloc");
     memory_.reset(made);

@@ -28,12 +28,12 @@ namespace chorale {
 /// keeps   a value, cheap to copy. A process has one client for each plug-in and number of devices; it stays open
 class Pjrt {
  public:
-  static constexpr Memory memory = Memory::host;                           // of its blocks: the host's variables
+  static constexpr Memory memory = Memory::host;  // of its blocks: the host's variables
   using block                    = Cpu::block;
 
   struct Options {
-    std::optional<int> devices{};                                          // how many; of CPUs the plug-in makes them
-    std::vector<pjrt::Option> others{};                                    // of the plug-in, see pjrt::Client
+    std::optional<int> devices{};        // how many; of CPUs the plug-in makes them
+    std::vector<pjrt::Option> others{};  // of the plug-in, see pjrt::Client
   };
 
   /// Devices of a plug-in as one: all that this process may use, or the first `devices` of them.
@@ -66,21 +66,19 @@ class Pjrt {
     try {
       static_cast<void>(open(pjrt::Plugin::path_from_environment()));
       return {};
-    } catch (Error const& error) {
-      return error.what();
-    }
+    } catch (Error const& error) { return error.what(); }
   }
 
-  int index() const { return index_; }                                     // of the first core, of the client's
-  std::vector<int> const& cores() const { return cores_; }                 // ids of its devices
-  int num_replicas() const { return static_cast<int>(cores_.size()); }     // each computes its part of the rows
+  int index() const { return index_; }                                  // of the first core, of the client's
+  std::vector<int> const& cores() const { return cores_; }              // ids of its devices
+  int num_replicas() const { return static_cast<int>(cores_.size()); }  // each computes its part of the rows
   pjrt::Client const& client() const { return client_; }
 
   /// The first n of these devices, as one.
   Pjrt first(int n) const {
-    CHORALE_EXPECTS(n >= 1 && static_cast<std::size_t>(n) <= cores_.size(),
-                    sentence("{} devices are asked for, of {} of the PJRT plug-in {}", n, cores_.size(),
-                             client_.plugin().path()));
+    CHORALE_EXPECTS(
+        n >= 1 && static_cast<std::size_t>(n) <= cores_.size(),
+        sentence("{} devices are asked for, of {} of the PJRT plug-in {}", n, cores_.size(), client_.plugin().path()));
     return Pjrt{client_, index_, {cores_.begin(), cores_.begin() + n}};
   }
 
@@ -95,11 +93,11 @@ class Pjrt {
   /// What a thread that computes on these devices holds: nothing, as they have threads of their own.
   struct Scope {
     explicit Scope(Pjrt const&) {}
-    ~Scope() {}                                                            // so that an object of it counts as used
+    ~Scope() {}  // so that an object of it counts as used
   };
 
   block allocate(std::size_t bytes) const { return block{bytes}; }
-  void  synchronize() const { client_.synchronize(); }
+  void synchronize() const { client_.synchronize(); }
 
  private:
   Pjrt(pjrt::Client client, int index, std::vector<int> cores)
@@ -124,7 +122,7 @@ class Pjrt {
       if (error.said().find("cpu_device_count") == std::string::npos) throw;
       auto client     = client_of(plugin, named);
       auto const lock = std::lock_guard{clients().mutex};
-      clients().open.emplace_back(plugin, counted, client);                // is not asked for again
+      clients().open.emplace_back(plugin, counted, client);  // is not asked for again
       return client;
     }
   }
@@ -134,7 +132,7 @@ class Pjrt {
     std::vector<std::tuple<pjrt::Plugin, Named, pjrt::Client>> open;
   };
   static Clients& clients() {
-    static auto& all = *new Clients;                                       // never freed, as plug-ins are
+    static auto& all = *new Clients;  // never freed, as plug-ins are
     return all;
   }
 
@@ -151,7 +149,7 @@ class Pjrt {
   pjrt::Client client_;
   int index_;
   std::vector<int> cores_;
-  bool shards_ = false;                                                    // slots
+  bool shards_ = false;  // slots
 };
 
 static_assert(Device<Pjrt>);

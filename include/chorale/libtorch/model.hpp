@@ -43,24 +43,20 @@ concept MakesModule = std::invocable<Make const&> && HoldsModule<std::invoke_res
 template <class Loss, class Make, class Batch>
 concept TakesModule = MakesModule<Make> && std::invocable<Loss&, std::invoke_result_t<Make const&>&, Batch const&>;
 
-template <class Loss>
-constexpr std::size_t metrics_of() {
+template <class Loss> constexpr std::size_t metrics_of() {
   if constexpr (requires { Loss::metric_names; }) return std::size(Loss::metric_names);
   else return 0;
 }
 
-template <class Loss>
-struct Metrics {};
-template <class Loss>
-  requires requires { Loss::metric_names; }
-struct Metrics<Loss> {
+template <class Loss> struct Metrics {};
+template <class Loss> requires requires { Loss::metric_names; } struct Metrics<Loss> {
   static constexpr auto metric_names = Loss::metric_names;
 };
 
 /// Makes the calling thread compute on as many threads as its device has, before and after libtorch has chosen its own.
 inline void keep_threads() {
   auto const threads = Cpu::threads_here();
-  static_cast<void>(at::get_num_threads());                                // the first call of a thread sets the number
+  static_cast<void>(at::get_num_threads());  // the first call of a thread sets the number
   if (Cpu::threads_here() != threads) ::omp_set_num_threads(threads);
 }
 
@@ -73,18 +69,17 @@ inline void keep_threads() {
 /// cost    what libtorch allocates
 /// order   libtorch's. Operations that draw random numbers, such as dropout, use the one generator of the process: it is
 ///         seeded in each step, so that one replica in a process repeats a run; several take turns by chance
-template <class Make, class Loss>
-class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
+template <class Make, class Loss> class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
  public:
   using Module = std::invoke_result_t<Make const&>;
 
   Learner(Make make, Loss loss, std::uint64_t constants)
       : make_{std::move(make)}, loss_{std::move(loss)}, constants_{constants} {}
 
-  Learner(Learner const& other) : Learner{other.make_, other.loss_, other.constants_} {}       // without its module
-  Learner(Learner&&) = default;
+  Learner(Learner const& other) : Learner{other.make_, other.loss_, other.constants_} {}  // without its module
+  Learner(Learner&&)                 = default;
   Learner& operator=(Learner const&) = delete;
-  ~Learner() = default;
+  ~Learner()                         = default;
 
   /// Makes the module: the same seed gives the same first values.
   void initialize(Variables const& variables, Seed seed) {
@@ -101,15 +96,15 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
         throw BadArgument{"a module that was made again has " + text(i) + " where the first one had " +
                               (i < variables.size() ? name(variables[i]) + " of " +
                                                           std::to_string(variables[i].value.size()) + " numbers"
-                                                    : std::string{"nothing"}) + ".",
+                                                    : std::string{"nothing"}) +
+                              ".",
                           "a function that makes the same module in each call."};
     placed_ = std::make_unique<PlacedModule>(std::move(found));
   }
 
   void place(Variables const& variables, Gradients const& gradients) { placed_->place(variables, gradients); }
 
-  template <class Step, class Batch>
-  void learn(Step& step, Batch const& batch) {
+  template <class Step, class Batch> void learn(Step& step, Batch const& batch) {
     detail::keep_threads();
     detail::seed_generator(step.pass.now.drawn().value + step.pass.now.first_row);
     (**module_).train(step.pass.training);
@@ -118,8 +113,7 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
     placed_->backward(numbers[0], step);
   }
 
-  template <class Batch>
-  void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
+  template <class Batch> void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
     auto const guard   = begin_evaluation();
     auto const numbers = checked(loss_(*module_, batch));
     header.loss()      = numbers[0].template item<float>();
@@ -127,16 +121,16 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
   }
 
   /// The outputs that loss.predict(module, batch) gives: (B, output_width).
-  template <class Batch>
-    requires requires(Loss& loss, Module& module, Batch const& batch) { loss.predict(module, batch); }
-  Span<float const> predict(Variables const&, Batch const& batch) {
+  template <class Batch> requires requires(Loss& loss, Module& module, Batch const& batch) {
+    loss.predict(module, batch);
+  } Span<float const> predict(Variables const&, Batch const& batch) {
     auto const guard = begin_evaluation();
     outputs_         = torch::Tensor{loss_.predict(*module_, batch)}.to(torch::kCPU, torch::kFloat32).contiguous();
     auto const size  = batch.rows * Loss::output_width;
     if (static_cast<std::size_t>(outputs_.numel()) != size)
       throw BadArgument{"predict of " + std::to_string(batch.rows) + " rows gives a tensor of " +
-                            text_of(outputs_.sizes()) + ", and output_width is " +
-                            std::to_string(Loss::output_width) + ".",
+                            text_of(outputs_.sizes()) + ", and output_width is " + std::to_string(Loss::output_width) +
+                            ".",
                         "a tensor of (rows, output_width)."};
     return {outputs_.template data_ptr<float>(), size};
   }
@@ -153,8 +147,7 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
  private:
   static constexpr std::size_t metrics = detail::metrics_of<Loss>();
 
-  template <class Batch>
-  auto forward(Batch const& batch, float rows) {
+  template <class Batch> auto forward(Batch const& batch, float rows) {
     struct Restored {
       PlacedModule* placed;
       ~Restored() {
@@ -176,8 +169,7 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
   }
 
   /// The loss and the metrics as an array, if each is one number.
-  template <class Result>
-  static std::array<torch::Tensor, 1 + metrics> checked(Result const& result) {
+  template <class Result> static std::array<torch::Tensor, 1 + metrics> checked(Result const& result) {
     auto numbers = std::array<torch::Tensor, 1 + metrics>{};
     if constexpr (std::convertible_to<Result const&, torch::Tensor>) numbers[0] = result;
     else numbers = result;
@@ -197,17 +189,16 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
     else return {};
   }
 
-  template <std::size_t... i>
-  static void tell(std::index_sequence<i...>, auto const& numbers, auto&& to) {
+  template <std::size_t... i> static void tell(std::index_sequence<i...>, auto const& numbers, auto&& to) {
     to(numbers[0].template item<float>(), numbers[i + 1].template item<float>()...);
   }
 
   Make make_;
   Loss loss_;
-  std::uint64_t constants_;                                                // hash of what is not trained
+  std::uint64_t constants_;  // hash of what is not trained
   std::unique_ptr<Module> module_;
   std::unique_ptr<PlacedModule> placed_;
-  torch::Tensor outputs_;                                                  // of predict
+  torch::Tensor outputs_;  // of predict
 };
 
 /// Makes a model of a module of libtorch, to be trained under any strategy whose replicas have their own copies.
@@ -230,14 +221,14 @@ class Learner : public custom::Outputs<Loss>, public detail::Metrics<Loss> {
 ///            replicas stay equal. An integer is exact up to 2^24. Frozen parameters and other buffers stay in the
 ///            module, and are not saved
 /// throws     BadArgument in one sentence when a parameter or a buffer is not float32 or not on the CPU
-template <class Batch, class Make, class Loss, class Optimizer>
-auto model(Make make, Loss loss, Optimizer optimizer) {
+template <class Batch, class Make, class Loss, class Optimizer> auto model(Make make, Loss loss, Optimizer optimizer) {
   constexpr bool makes = detail::MakesModule<Make>, takes = detail::TakesModule<Loss, Make, Batch>;
   constexpr bool gives = [] {
     if constexpr (!takes) return true;
-    else return std::convertible_to<std::invoke_result_t<Loss&, std::invoke_result_t<Make const&>&, Batch const&>,
-                                    std::conditional_t<detail::metrics_of<Loss>() == 0, torch::Tensor,
-                                                       std::array<torch::Tensor, 1 + detail::metrics_of<Loss>()>>>;
+    else
+      return std::convertible_to<std::invoke_result_t<Loss&, std::invoke_result_t<Make const&>&, Batch const&>,
+                                 std::conditional_t<detail::metrics_of<Loss>() == 0, torch::Tensor,
+                                                    std::array<torch::Tensor, 1 + detail::metrics_of<Loss>()>>>;
   }();
   static_assert(makes,
                 "chorale: the first argument of libtorch::model is a function without parameters that makes a module: "
@@ -251,8 +242,8 @@ auto model(Make make, Loss loss, Optimizer optimizer) {
   if constexpr (takes && gives) {
     auto const first = made_with_seed(make, Seed{});
     auto const found = variables_of(*first);
-    return custom_model<Batch>(shapes_of(found), Learner<Make, Loss>{std::move(make), std::move(loss),
-                                                                     hash_of_constants(found)},
+    return custom_model<Batch>(shapes_of(found),
+                               Learner<Make, Loss>{std::move(make), std::move(loss), hash_of_constants(found)},
                                std::move(optimizer));
   } else {
     return RefusedModel{};

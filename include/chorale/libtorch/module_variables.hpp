@@ -26,7 +26,7 @@ namespace chorale::libtorch {
 struct ModuleVariable {
   enum class Kind { trained, tracked, counter };
 
-  std::string name;                                                        // "layers.0.weight"
+  std::string name;  // "layers.0.weight"
   torch::Tensor tensor;
   Kind kind;
 };
@@ -49,8 +49,7 @@ inline void expect_plain(std::string const& what, torch::Tensor const& tensor) {
   };
   if (!tensor.device().is_cpu())
     bad("on " + tensor.device().str(), "its variables on the CPU", "module->to(torch::kCPU) where it is made.");
-  if (tensor.layout() != torch::kStrided)
-    bad("sparse", "dense variables", "a dense tensor.");
+  if (tensor.layout() != torch::kStrided) bad("sparse", "dense variables", "a dense tensor.");
   if (tensor.scalar_type() != torch::kFloat32)
     bad("of " + std::string{c10::toString(tensor.scalar_type())} + ", " + std::to_string(8 * tensor.element_size()) +
             " bits",
@@ -72,8 +71,7 @@ inline void seed_generator(std::uint64_t seed) {
 }  // namespace detail
 
 /// Makes a module whose first values are a function of the seed. libtorch's generator is as before when it returns.
-template <class Make>
-auto made_with_seed(Make const& make, Seed seed) {
+template <class Make> auto made_with_seed(Make const& make, Seed seed) {
   struct Before {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     torch::Tensor state     = [this] {
@@ -95,9 +93,9 @@ auto made_with_seed(Make const& make, Seed seed) {
 ///
 /// throws   BadArgument in one sentence when a parameter or a buffer does not fit
 inline ModuleVariables variables_of(torch::nn::Module const& module) {
-  using Kind = ModuleVariable::Kind;
-  auto found = ModuleVariables{};
-  auto seen  = std::vector<void const*>{};
+  using Kind        = ModuleVariable::Kind;
+  auto found        = ModuleVariables{};
+  auto seen         = std::vector<void const*>{};
   auto const is_new = [&](torch::Tensor const& tensor) {
     auto const* const is = tensor.unsafeGetTensorImpl();
     if (std::ranges::count(seen, is) != 0) return false;
@@ -107,8 +105,9 @@ inline ModuleVariables variables_of(torch::nn::Module const& module) {
   for (auto const& item : module.named_parameters()) {
     if (!is_new(item.value())) continue;
     if (!item.value().requires_grad()) found.constants.emplace_back(item.key(), item.value());
-    else detail::expect_plain("parameter " + item.key(), item.value()),
-         found.variables.push_back({item.key(), item.value(), Kind::trained});
+    else
+      detail::expect_plain("parameter " + item.key(), item.value()),
+          found.variables.push_back({item.key(), item.value(), Kind::trained});
   }
   if (found.variables.empty())
     throw BadArgument{"the module has 0 parameters that need a gradient, and 1 is needed.",
@@ -132,7 +131,7 @@ inline ModuleVariables variables_of(torch::nn::Module const& module) {
 /// of them multiplied.
 inline std::vector<NamedShape> shapes_of(ModuleVariables const& of) {
   constexpr auto most = std::tuple_size_v<decltype(VariableSpec::dims)>;
-  auto shapes = std::vector<NamedShape>{};
+  auto shapes         = std::vector<NamedShape>{};
   for (auto const& v : of.variables) {
     auto dims = std::vector<int>(v.tensor.sizes().begin(), v.tensor.sizes().end());
     if (dims.size() > most) {

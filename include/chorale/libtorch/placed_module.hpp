@@ -95,7 +95,8 @@ class PlacedModule {
   void end_forward(float rows) {
     for (std::size_t i = 0; i < versions_.size(); ++i)
       if (version_of(i) != versions_[i])
-        throw BadArgument{"a step has changed " + of_.constants[i].first + ", which is no variable of the model: it is " +
+        throw BadArgument{"a step has changed " + of_.constants[i].first +
+                              ", which is no variable of the model: it is " +
                               (of_.constants[i].second.is_floating_point() ? "a parameter that needs no gradient."
                                                                            : "a buffer of integers."),
                           "a buffer of Float for what a step changes, or one integer for a count."};
@@ -115,8 +116,7 @@ class PlacedModule {
   /// Computes gradients by this loss, and reports each variable to the step as soon as it is final.
   ///
   /// throws   BadArgument when a parameter gets no gradient; what reporting has thrown
-  template <class Step>
-  void backward(torch::Tensor const& loss, Step& step) {
+  template <class Step> void backward(torch::Tensor const& loss, Step& step) {
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (of_.variables[i].kind != Kind::trained) step.done(i);
     came_.assign(places_.size(), 0);
@@ -143,7 +143,7 @@ class PlacedModule {
     Span<float> value, gradient;
   };
   struct Report {
-    void* step = nullptr;
+    void* step                       = nullptr;
     void (*call)(void*, std::size_t) = nullptr;
   };
 
@@ -178,7 +178,7 @@ class PlacedModule {
       if (of_.variables[i].kind != Kind::trained) continue;
       auto node = torch::autograd::impl::grad_accumulator(of_.variables[i].tensor);
       node->add_post_hook(std::make_unique<Hook>(*this, i));
-      hooked_.push_back(std::move(node));                                  // a tensor holds it only weakly
+      hooked_.push_back(std::move(node));  // a tensor holds it only weakly
     }
   }
 
@@ -191,9 +191,7 @@ class PlacedModule {
                           "no zero_grad() and no change of grad() in the loss: the library does both."};
       came_[i] = 1;
       report_.call(report_.step, i);
-    } catch (...) {
-      thrown_ = std::current_exception();
-    }
+    } catch (...) { thrown_ = std::current_exception(); }
   }
 
   void expect_gradients() const {
@@ -204,20 +202,22 @@ class PlacedModule {
       if (came_[i] == 0) ++missing, first = i;
     }
     if (missing != 0)
-      throw BadArgument{std::to_string(missing) + " of " + std::to_string(trained) + " parameters of the module get no "
-                            "gradient, the first of them is " + of_.variables[first].name + ".",
+      throw BadArgument{std::to_string(missing) + " of " + std::to_string(trained) +
+                            " parameters of the module get no "
+                            "gradient, the first of them is " +
+                            of_.variables[first].name + ".",
                         "a loss that depends on it, or requires_grad_(false) where the module is made."};
   }
 
   ModuleVariables of_;
-  std::vector<Place> places_;                                              // of all variables
-  std::vector<Place> tracked_;                                             // of float buffers
+  std::vector<Place> places_;   // of all variables
+  std::vector<Place> tracked_;  // of float buffers
   std::vector<Accumulator> hooked_;
-  std::vector<float> before_;                                              // values of buffers, before forward
-  std::vector<std::uint32_t> versions_;                                    // of the constants, before forward
-  std::vector<char> came_;                                                 // 1: the gradient was reported in this step
+  std::vector<float> before_;            // values of buffers, before forward
+  std::vector<std::uint32_t> versions_;  // of the constants, before forward
+  std::vector<char> came_;               // 1: the gradient was reported in this step
   Report report_;
-  std::exception_ptr thrown_;                                              // by a report, in this step
+  std::exception_ptr thrown_;  // by a report, in this step
 };
 
 }  // namespace chorale::libtorch

@@ -31,8 +31,7 @@ inline std::string text_of(at::IntArrayRef sizes) {
 
 namespace detail {
 
-template <class T>
-constexpr auto element_type() {
+template <class T> constexpr auto element_type() {
   using U = std::remove_const_t<T>;
   static_assert(std::is_same_v<U, float> || std::is_same_v<U, double> || std::is_same_v<U, int> ||
                     std::is_same_v<U, std::int64_t> || std::is_same_v<U, std::uint8_t>,
@@ -46,12 +45,13 @@ constexpr auto element_type() {
 
 /// The sizes with the number that a -1 among them stands for.
 inline std::vector<std::int64_t> complete(std::vector<std::int64_t> sizes, std::size_t numbers) {
-  auto known     = std::int64_t{1};
-  auto unknown   = std::size_t{0}, at = sizes.size();
+  auto known   = std::int64_t{1};
+  auto unknown = std::size_t{0}, at = sizes.size();
   auto const n   = static_cast<std::int64_t>(numbers);
   auto const bad = [&](std::string const& why) {
-    throw BadArgument{"a tensor of sizes " + text_of(sizes) + " is asked of " + std::to_string(numbers) + " numbers" +
-                          why + ".", "sizes whose product is the length of the span; one of them may be -1."};
+    throw BadArgument{
+        "a tensor of sizes " + text_of(sizes) + " is asked of " + std::to_string(numbers) + " numbers" + why + ".",
+        "sizes whose product is the length of the span; one of them may be -1."};
   };
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] >= 0) known *= sizes[i];
@@ -72,8 +72,7 @@ inline std::vector<std::int64_t> complete(std::vector<std::int64_t> sizes, std::
 /// sizes    row-major; one of them may be -1, and is what the others leave
 /// keeps    a view of the numbers, which outlive it. They are the data set's: operations in place are not for this tensor
 /// throws   BadArgument when the sizes do not fit
-template <class T>
-torch::Tensor tensor(Span<T> numbers, std::vector<std::int64_t> sizes) {
+template <class T> torch::Tensor tensor(Span<T> numbers, std::vector<std::int64_t> sizes) {
   auto const options = torch::TensorOptions{}.dtype(detail::element_type<T>());
   return torch::from_blob(const_cast<std::remove_const_t<T>*>(numbers.data()),
                           detail::complete(std::move(sizes), numbers.size()), options);

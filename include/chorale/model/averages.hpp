@@ -18,11 +18,11 @@ namespace chorale {
 /// trainer   a Trainer, or another object whose copies() are the copies of the model in this process
 /// returns   what f returns
 /// throws    BadArgument under ParameterServerStrategy, whose servers have the averages
-template <class T, class F>
-decltype(auto) with_averages(T& trainer, F&& f) {
+template <class T, class F> decltype(auto) with_averages(T& trainer, F&& f) {
   using Copy = std::remove_cvref_t<decltype(*trainer.copies().begin())>;
-  static_assert(requires(Copy& copy) { copy.optimizer.put_averages(copy.net.variables()); },
-                "chorale: with_averages needs an optimizer that keeps moving averages: optim::Averaged{optimizer}");
+  static_assert(
+      requires(Copy& copy) { copy.optimizer.put_averages(copy.net.variables()); },
+      "chorale: with_averages needs an optimizer that keeps moving averages: optim::Averaged{optimizer}");
   struct PutsBack {
     explicit PutsBack(T& of) : trainer{&of} {
       for (auto& copy : of.copies()) {

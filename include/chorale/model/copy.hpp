@@ -38,8 +38,7 @@ namespace chorale::custom {
 ///
 /// P       RunTimePlan, or PlanView of a plan that outlives the copy
 /// keeps   a step allocates nothing beside what the learner allocates
-template <class D, class L, class Optimizer, class P = RunTimePlan>
-class Copy : public StepReports {
+template <class D, class L, class Optimizer, class P = RunTimePlan> class Copy : public StepReports {
   /// True if the learner computes in memory of the device; one that does not name its memory computes on the host.
   static constexpr bool computes_there = [] {
     if constexpr (requires { typename std::integral_constant<Memory, L::memory>; }) return L::memory == D::memory;
@@ -73,32 +72,31 @@ class Copy : public StepReports {
   static constexpr bool answers = requires(L& learner, Pass const& pass) { learner.take_part(pass); };
 
   /// The axes of several ranks over which the learner is split.
-  static constexpr auto axes_asked()
-    requires requires { L::axes_asked(); }
-  {
-    return L::axes_asked();
-  }
+  static constexpr auto axes_asked() requires requires { L::axes_asked(); } { return L::axes_asked(); }
 
   /// What a step must compute for each row, if the learner knows it, as networks do; otherwise all zeros.
   static constexpr NetworkWork work = [] {
-    if constexpr (requires { { L::work } -> std::convertible_to<NetworkWork>; }) return L::work;
+    if constexpr (requires {
+                    { L::work } -> std::convertible_to<NetworkWork>;
+                  })
+      return L::work;
     else return NetworkWork{};
   }();
 
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
-        arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))},
-        gradients_{part(plan_.values(), plan_.elements)}, is_done_(plan_.variables.size()),
-        net{part(0, plan_.values()), plan_}, optimizer{rule, plan_, slots(plan_.values())} {
+        arena_{device_.allocate(plan_.arena_bytes(Optimizer::slots))}, gradients_{part(plan_.values(), plan_.elements)},
+        is_done_(plan_.variables.size()), net{part(0, plan_.values()), plan_},
+        optimizer{rule, plan_, slots(plan_.values())} {
     begin();
   }
 
   /// Makes a copy whose optimizer has the slots of one shard of all variables.
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed, placement::Shard shard)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
-        arena_{device_.allocate(sizeof(float) * (plan_.values() + plan_.elements +
-                                                 static_cast<std::size_t>(Optimizer::slots) *
-                                                     shard.of(plan_.body().size()).size()))},
+        arena_{device_.allocate(sizeof(float) *
+                                (plan_.values() + plan_.elements +
+                                 static_cast<std::size_t>(Optimizer::slots) * shard.of(plan_.body().size()).size()))},
         gradients_{part(plan_.values(), plan_.elements)}, is_done_(plan_.variables.size()),
         net{part(0, plan_.values()), plan_},
         optimizer{rule, plan_, slots(shard.of(plan_.body().size()).size()), shard} {
@@ -107,7 +105,7 @@ class Copy : public StepReports {
 
   /// Makes a copy that keeps a shard of its gradients and, if the units are split, of its variables.
   Copy(D device, L learner, P plan, Optimizer const& rule, Seed seed, std::unique_ptr<UnitMemory> units)
-    requires requires { learner.place_units(*units); }
+      requires requires { learner.place_units(*units); }
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{std::move(plan)}, plan_{owner_}, seed_{seed},
         units_{std::move(units)}, arena_{device_.allocate(units_->elements() * sizeof(float))},
         gradients_{(units_->place(part(0, units_->elements())), units_->gradients())}, is_done_(plan_.variables.size()),
@@ -122,9 +120,8 @@ class Copy : public StepReports {
   /// keeps     the owner outlives it
   Copy(D device, L learner, Copy const& owner)
       : device_{std::move(device)}, learner_{std::move(learner)}, owner_{owner.owner_}, plan_{owner_},
-        seed_{owner.seed_}, arena_{device_.allocate(plan_.bytes_per_step())},
-        gradients_{part(0, plan_.elements)}, is_done_(plan_.variables.size()), net{owner.net},
-        optimizer{owner.optimizer} {
+        seed_{owner.seed_}, arena_{device_.allocate(plan_.bytes_per_step())}, gradients_{part(0, plan_.elements)},
+        is_done_(plan_.variables.size()), net{owner.net}, optimizer{owner.optimizer} {
     optimizer.read_only();
     place();
   }
@@ -137,8 +134,9 @@ class Copy : public StepReports {
   /// throws    what the learner throws; BadArgument when it contradicts itself: see Step
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready) {
-    static_assert(!joins, "chorale: nn::SyncBatchNorm does not run under ParameterServerStrategy, whose workers do not "
-                          "wait for one another in a step. Use MultiWorkerMirroredStrategy");
+    static_assert(!joins,
+                  "chorale: nn::SyncBatchNorm does not run under ParameterServerStrategy, whose workers do not "
+                  "wait for one another in a step. Use MultiWorkerMirroredStrategy");
     return value_and_gradient(batch, first_row, std::forward<Ready>(ready), Together{});
   }
 
@@ -154,22 +152,24 @@ class Copy : public StepReports {
     if (batch.rows != 0) {
       if (units_ != nullptr) units_->begin(true, optimizer.checks(), finite_on<D>());
       g.trailer().summed() = 1;
-      auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
-                                   .first_row = first_row};
-      auto checked   = plan::header;
-      auto leave     = Leaving<std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>>::of([&](std::size_t end) {
-        if (units_ == nullptr && optimizer.checks() && end > checked) report_non_finite<D>(g, std::exchange(checked, end), end);
-        if (end == plan::header)                                           // before it may be reduced
+      auto const now =
+          StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step), .first_row = first_row};
+      auto checked = plan::header;
+      auto leave   = Leaving<std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>>::of([&](std::size_t end) {
+        if (units_ == nullptr && optimizer.checks() && end > checked)
+          report_non_finite<D>(g, std::exchange(checked, end), end);
+        if (end == plan::header)  // before it may be reduced
           loss = {g.loss(), static_cast<std::int64_t>(counts_positions ? g.counted() : static_cast<float>(batch.rows))};
         ready(end);
       });
-      learn(batch, g, {.training = true, .now = now, .together = together, .in_shards = in_shards,
-                       .frozen = optimizer.frozen()}, leave);
+      learn(batch, g,
+            {.training = true, .now = now, .together = together, .in_shards = in_shards, .frozen = optimizer.frozen()},
+            leave);
       if (optimizer.checks()) report_non_finite_rows<D>(g);
       if (units_ != nullptr && units_->bad()) report_bad(g, *units_->bad());
     } else if constexpr (answers) {
-      learner_.take_part(Pass{.training = true, .together = together, .in_shards = in_shards,
-                              .frozen = optimizer.frozen()});
+      learner_.take_part(
+          Pass{.training = true, .together = together, .in_shards = in_shards, .frozen = optimizer.frozen()});
       if (optimizer.checks()) {
         report_non_finite<D>(g, plan::header, g.values.size());
         report_non_finite_rows<D>(g);
@@ -184,8 +184,7 @@ class Copy : public StepReports {
   /// Computes loss and metrics, each added up over the rows of the batch.
   ///
   /// sums      the header of Gradients
-  template <class Batch>
-  void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
+  template <class Batch> void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::ranges::fill(sums, 0.0F);
     if (!begin_pass<D>(units_.get(), batch.rows)) return answer();
     auto const header = StepHeader<float>{sums};
@@ -193,7 +192,7 @@ class Copy : public StepReports {
       header.rows() = static_cast<float>(batch.rows);
       learner_.evaluate(net.all(), batch, header);
     } else {
-      auto const g = gradients();                                          // memory that is free between steps
+      auto const g = gradients();  // memory that is free between steps
       clear();
       auto nothing = LooksAtEnd{};
       learn(batch, g, {.now = {.seed = seed_}}, nothing);
@@ -204,8 +203,7 @@ class Copy : public StepReports {
   /// The outputs of the learner: (B, output_width), valid until the next call.
   template <class Batch>
   Span<float const> predict(Batch const& batch)
-    requires requires(L& learner, Variables const& v) { learner.predict(v, batch); }
-  {
+      requires requires(L& learner, Variables const& v) { learner.predict(v, batch); } {
     if (!begin_pass<D>(units_.get(), batch.rows)) return answer(), Span<float const>{};
     return learner_.predict(net.all(), batch);
   }
@@ -213,9 +211,7 @@ class Copy : public StepReports {
   /// The gradient of the loss by input F, for the rows of the last step: (B, F). Of learners that compute it, such as
   /// networks with an nn::Differentiable input. Valid until the next step.
   template <class F>
-  Span<float const> gradient_by(F field) const
-    requires requires(L const& learner) { learner.gradient_by(field); }
-  {
+  Span<float const> gradient_by(F field) const requires requires(L const& learner) { learner.gradient_by(field); } {
     return rows_ == 0 ? Span<float const>{} : learner_.gradient_by(field);
   }
 
@@ -225,8 +221,7 @@ class Copy : public StepReports {
   /// keeps     nothing of gradients(): apply those of a step before
   template <class F, class Batch>
   Span<float const> gradient_by(F field, Batch const& batch)
-    requires requires(L& learner, Pass const& pass) { learner.gradient_by(field, pass, batch); }
-  {
+      requires requires(L& learner, Pass const& pass) { learner.gradient_by(field, pass, batch); } {
     clear();
     rows_ = batch.rows;
     return rows_ == 0 ? Span<float const>{} : learner_.gradient_by(field, pass_alone(batch), batch);
@@ -238,19 +233,17 @@ class Copy : public StepReports {
   /// keeps     the inputs live until then
   template <class Batch>
   Span<float const> outputs(Batch const& batch)
-    requires requires(L& learner, Pass const& pass) { learner.outputs(pass, batch); }
-  {
-    CHORALE_EXPECTS(units_ == nullptr, "outputs(batch) begins a step of 1 replica alone, and under "
-                                       "ShardedStrategy<Zero::two> and <Zero::three> all replicas make a step together");
+      requires requires(L& learner, Pass const& pass) { learner.outputs(pass, batch); } {
+    CHORALE_EXPECTS(units_ == nullptr,
+                    "outputs(batch) begins a step of 1 replica alone, and under "
+                    "ShardedStrategy<Zero::two> and <Zero::three> all replicas make a step together");
     clear();
     return batch.rows == 0 ? Span<float const>{} : learner_.outputs(pass_alone(batch), batch);
   }
 
   /// Sets the ranks with which a learner that is split over axes of a mesh computes, before the first step: split
   /// variables begin with the values of this rank's part then. The groups outlive the copy.
-  void join(AxisGroups axes)
-    requires requires(L& learner) { learner.join(axes); }
-  {
+  void join(AxisGroups axes) requires requires(L& learner) { learner.join(axes); } {
     learner_.join(axes);
     for (std::size_t i = 0; i < plan_.variables.size(); ++i)
       if (auto const& spec = plan_.variables[i].spec; spec.split.parts > 1)
@@ -288,26 +281,19 @@ class Copy : public StepReports {
   std::uint64_t hash() const { return hash_of(units_ != nullptr ? units_->values() : net.all().values); }
 
   /// The states of the learner's metrics, if it has metrics with a state.
-  auto& states()
-    requires requires(L& learner) { learner.states(); }
-  {
-    return learner_.states();
-  }
+  auto& states() requires requires(L& learner) { learner.states(); } { return learner_.states(); }
 
-  L&       learner() { return learner_; }
+  L& learner() { return learner_; }
   L const& learner() const { return learner_; }
 
  private:
   /// Makes a `ready` callback of a function, which LooksAtEnd if nothing leaves before the end of the step.
-  template <bool at_end>
-  struct Leaving {
+  template <bool at_end> struct Leaving {
     struct Nothing {};
-    template <class F>
-    struct Calling : F, std::conditional_t<at_end, LooksAtEnd, Nothing> {
+    template <class F> struct Calling : F, std::conditional_t<at_end, LooksAtEnd, Nothing> {
       using F::operator();
     };
-    template <class F>
-    static Calling<F> of(F f) { return {std::move(f), {}}; }
+    template <class F> static Calling<F> of(F f) { return {std::move(f), {}}; }
   };
 
   class Network {
@@ -342,8 +328,7 @@ class Copy : public StepReports {
     if constexpr (answers) learner_.take_part(Pass{});
   }
 
-  template <class Batch>
-  static constexpr bool continues = requires { requires L::template continues<Batch>; };
+  template <class Batch> static constexpr bool continues = requires { requires L::template continues<Batch>; };
 
   void clear() {
     std::ranges::fill(gradients_, 0.0F);
@@ -351,12 +336,14 @@ class Copy : public StepReports {
   }
 
   /// The pass of a training step that this copy computes by itself.
-  template <class Batch>
-  Pass pass_alone(Batch const& batch) const {
-    static_assert(!joins, "chorale: outputs(batch) and gradient_by(F, batch) compute on one replica alone, and "
-                          "nn::SyncBatchNorm adds up over all. Use nn::BatchNorm");
-    return {.training = true, .now = {.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
-                                      .first_row = batch.first_row}, .frozen = optimizer.frozen()};
+  template <class Batch> Pass pass_alone(Batch const& batch) const {
+    static_assert(!joins,
+                  "chorale: outputs(batch) and gradient_by(F, batch) compute on one replica alone, and "
+                  "nn::SyncBatchNorm adds up over all. Use nn::BatchNorm");
+    return {
+        .training = true,
+        .now    = {.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step), .first_row = batch.first_row},
+        .frozen = optimizer.frozen()};
   }
 
   template <class Batch, class Ready>
@@ -367,7 +354,7 @@ class Copy : public StepReports {
       learner_.learn(step, batch);
     } else {
       auto const sum = static_cast<float>(learner_.learn(step, batch));
-      if constexpr (metrics == 0) {                                        // with metrics, only step.loss() has them all
+      if constexpr (metrics == 0) {  // with metrics, only step.loss() has them all
         if (!step.has_loss()) step.loss(sum);
       }
     }
@@ -375,7 +362,8 @@ class Copy : public StepReports {
   }
 
   void begin() {
-    if constexpr (requires { learner_.initialize(net.variables(), seed_); }) learner_.initialize(net.variables(), seed_);
+    if constexpr (requires { learner_.initialize(net.variables(), seed_); })
+      learner_.initialize(net.variables(), seed_);
     else
       for (std::size_t i = 0; i < plan_.variables.size(); ++i)
         initialize(net.variables()[i].value, plan_.variables[i].spec, Random{seed_, i});
@@ -398,20 +386,20 @@ class Copy : public StepReports {
   D device_;
   L learner_;
   P owner_;
-  PlanView plan_;                                                          // of owner_
+  PlanView plan_;  // of owner_
   Seed seed_;
-  std::unique_ptr<UnitMemory> units_;                                      // null: no units take turns
+  std::unique_ptr<UnitMemory> units_;  // null: no units take turns
   typename D::block arena_;
   Span<float> gradients_;
   // Gradients of tables, in the plan's order; elsewhere in memory, as Gradients has a view of them.
   std::unique_ptr<std::vector<RowGradients>> tables_ =
       std::make_unique<std::vector<RowGradients>>(row_gradients_of(plan_));
-  std::vector<char> is_done_;                                              // variables of the step; 1: final
-  std::uint64_t number_ = next_owner();                                    // unique in this program
-  std::size_t rows_     = 0;                                               // of the last step
+  std::vector<char> is_done_;            // variables of the step; 1: final
+  std::uint64_t number_ = next_owner();  // unique in this program
+  std::size_t rows_     = 0;             // of the last step
 
  public:
-  bool in_shards = false;                                                  // true: steps compute one logical shard
+  bool in_shards = false;  // true: steps compute one logical shard
   Network net;
   OptimizerState<D, Optimizer> optimizer;
 };

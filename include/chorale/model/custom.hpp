@@ -6,10 +6,10 @@
 #include <chorale/data/pipe.hpp>
 #include <chorale/model/copy.hpp>
 #include <chorale/model/model.hpp>
-#include <chorale/placement/placed.hpp>
 #include <chorale/model/step.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/optimizer.hpp>
+#include <chorale/placement/placed.hpp>
 #include <chorale/tensor/run_time_plan.hpp>
 
 #include <array>
@@ -26,34 +26,26 @@ namespace chorale {
 namespace custom {
 
 /// The Learner of a function f(step, batch).
-template <class F>
-struct Function {
+template <class F> struct Function {
   F f;
-  template <class S, class Batch>
-    requires std::invocable<F&, S&, Batch const&>
+  template <class S, class Batch> requires std::invocable<F&, S&, Batch const&>
   auto learn(S& step, Batch const& batch) {
     return f(step, batch);
   }
 };
 
-template <class L>
-struct Outputs {};
+template <class L> struct Outputs {};
 
 /// The width of the outputs of a model whose Learner predicts.
-template <class L>
-  requires requires { L::output_width; }
-struct Outputs<L> {
+template <class L> requires requires { L::output_width; } struct Outputs<L> {
   static constexpr std::size_t output_width = L::output_width;
 };
 
 /// A model of a Learner: a value without variables, of which each device gets a copy. See custom_model.
-template <class L, class B, class Optimizer>
-struct Model : Outputs<L> {
-  using batch = B;
-  template <class D>
-  using instance = Copy<D, L, Optimizer>;
-  template <class D>
-  static constexpr bool computes_on = requires { sizeof(Kernels<D>); };
+template <class L, class B, class Optimizer> struct Model : Outputs<L> {
+  using batch                                          = B;
+  template <class D> using instance                    = Copy<D, L, Optimizer>;
+  template <class D> static constexpr bool computes_on = requires { sizeof(Kernels<D>); };
 
   static constexpr auto metric_names = [] {
     if constexpr (requires { L::metric_names; }) return L::metric_names;
@@ -75,14 +67,12 @@ struct Model : Outputs<L> {
   }
 
   /// Creates variables and optimizer state on one device; the same seed gives the same bits everywhere.
-  template <class D>
-  instance<D> instantiate(D const& device, Seed seed) const {
+  template <class D> instance<D> instantiate(D const& device, Seed seed) const {
     return {device, learner, plan, optimizer, seed};
   }
 
   /// Creates a copy whose optimizer has the state of one shard of all variables.
-  template <class D>
-  instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
+  template <class D> instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
     return {device, learner, plan, optimizer, seed, shard};
   }
 };
@@ -110,7 +100,7 @@ struct Model : Outputs<L> {
 /// throws     BadArgument when a variable does not fit: see RunTimePlan
 template <class Batch, class F, class Optimizer>
 auto custom_model(std::vector<NamedShape> const& variables, F f, Optimizer optimizer) {
-  using L = std::conditional_t<Learner<F, Batch>, F, custom::Function<F>>;
+  using L               = std::conditional_t<Learner<F, Batch>, F, custom::Function<F>>;
   constexpr bool learns = Learner<L, Batch>, optimizes = optim::Optimizer<Optimizer>;
   constexpr bool scales = optim::scales_loss<Optimizer>;
   static_assert(learns,

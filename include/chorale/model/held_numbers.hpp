@@ -20,8 +20,7 @@ struct HeldNumbers {
 
 /// All numbers of the state of a copy: of one in units its shard, of others all variables, and of each slot what
 /// OptimizerState::mine() names.
-template <class Copy>
-std::vector<HeldNumbers> held_by(Copy& copy) {
+template <class Copy> std::vector<HeldNumbers> held_by(Copy& copy) {
   constexpr auto slots = static_cast<std::size_t>(Copy::optimizer_slots);
   auto all             = std::vector<HeldNumbers>{};
   auto const add_whole = [&](Variables const& variables) {
@@ -40,15 +39,15 @@ std::vector<HeldNumbers> held_by(Copy& copy) {
       if (!memory.splits()) add_whole({memory.variables(), copy.net.variables().plan});
       for (auto const& run : memory.cut().runs_of(memory.shard().rank)) {
         if (memory.splits())
-          all.push_back({{0, {run.range.begin + plan::header, run.range.end + plan::header}},
-                         memory.values().data() + run.at});
+          all.push_back(
+              {{0, {run.range.begin + plan::header, run.range.end + plan::header}}, memory.values().data() + run.at});
         add_slots(run.range, memory.held(), run.at);
       }
       return all;
     }
   add_whole(copy.net.variables());
   if (!copy.optimizer.slots().empty()) {
-    auto const stride = copy.optimizer.slots().size() / slots;             // with tables: more than the dense variables
+    auto const stride = copy.optimizer.slots().size() / slots;  // with tables: more than the dense variables
     auto const mine   = copy.optimizer.mine();
     add_slots(stride == mine.size() ? mine : Range{0, stride}, stride, 0);
   }

@@ -18,22 +18,22 @@ namespace chorale {
 
 /// Bytes that a copy of a model allocates to compute with a number of rows, beside its arena.
 struct ShareMemory {
-  std::size_t activations = 0;                                             // values, workspaces, gradients by values
-  std::size_t gradients   = 0;                                             // of variables, for other threads' slices
+  std::size_t activations = 0;  // values, workspaces, gradients by values
+  std::size_t gradients   = 0;  // of variables, for other threads' slices
 };
 
 /// Bytes that one replica takes: what its copy of a model has allocated after its first step.
 struct ReplicaMemory {
-  std::size_t parameters = 0;                                              // trainable numbers, not bytes
-  std::size_t variables  = 0;                                              // with header, trailer, padding, and tables
-  std::size_t gradients  = 0;                                              // once for each thread with a slice
-  std::size_t slots      = 0;                                              // what the optimizer remembers
-  std::size_t rows       = 0;                                              // of a share, for which activations are
-  std::optional<std::size_t> activations{};                                // none: known to the model's learner alone
-  bool has_tables = false;                                                 // on top come gradients by rows, as many as
-                                                                           // a step has, and 4 bytes a row of a table
-  std::size_t gathered   = 0;                                              // layers that other ranks keep, while in use
-  std::size_t received   = 0;                                              // messages, until they are added up
+  std::size_t parameters = 0;                // trainable numbers, not bytes
+  std::size_t variables  = 0;                // with header, trailer, padding, and tables
+  std::size_t gradients  = 0;                // once for each thread with a slice
+  std::size_t slots      = 0;                // what the optimizer remembers
+  std::size_t rows       = 0;                // of a share, for which activations are
+  std::optional<std::size_t> activations{};  // none: known to the model's learner alone
+  bool has_tables      = false;              // on top come gradients by rows, as many as
+                                             // a step has, and 4 bytes a row of a table
+  std::size_t gathered = 0;                  // layers that other ranks keep, while in use
+  std::size_t received = 0;                  // messages, until they are added up
   /// Bytes of everything that is known, which lives at once during backward.
   constexpr std::size_t peak() const {
     return variables + gradients + slots + activations.value_or(0) + gathered + received;
@@ -44,12 +44,10 @@ struct ReplicaMemory {
 namespace detail {
 
 /// Runs kernels of this thread as those of a device; of a Cpu, on its threads.
-template <class D>
-struct DeviceScope {
+template <class D> struct DeviceScope {
   explicit DeviceScope(D const&) {}
 };
-template <>
-struct DeviceScope<Cpu> : Cpu::Scope {
+template <> struct DeviceScope<Cpu> : Cpu::Scope {
   using Cpu::Scope::Scope;
 };
 
@@ -76,7 +74,7 @@ ReplicaMemory memory_of(M const& model, std::size_t rows, D const& device, std::
     memory.activations = share.activations;
     memory.gradients += share.gradients;
   };
-  [[maybe_unused]] auto const scope = detail::DeviceScope<D>{device};      // kernels ask for the threads of this one
+  [[maybe_unused]] auto const scope = detail::DeviceScope<D>{device};  // kernels ask for the threads of this one
   if constexpr (requires { model.planned(device, rows, positions); }) add(model.planned(device, rows, positions));
   else if constexpr (requires { Instance::planned(device, rows); }) add(Instance::planned(device, rows));
   return memory;
@@ -108,8 +106,9 @@ inline std::string with_commas(std::size_t n) {
 ///   2 replicas of 32 rows: activations 2.82 MiB each, received messages 906 KiB each, peak 9.00 MiB each
 inline std::string text_of(ReplicaMemory const& memory, int replicas) {
   auto text = with_commas(memory.parameters) + (memory.parameters == 1 ? " parameter" : " parameters") +
-              ": variables " + text_of_bytes(memory.variables) + ", gradients " + text_of_bytes(memory.gradients) + (memory.has_tables ? " and rows of tables" : "") +
-              ", optimizer slots " + text_of_bytes(memory.slots) + "\n";
+              ": variables " + text_of_bytes(memory.variables) + ", gradients " + text_of_bytes(memory.gradients) +
+              (memory.has_tables ? " and rows of tables" : "") + ", optimizer slots " + text_of_bytes(memory.slots) +
+              "\n";
   auto const each = std::string{replicas == 1 ? "" : " each"};
   text += std::to_string(replicas) + (replicas == 1 ? " replica" : " replicas") + " of " + std::to_string(memory.rows) +
           (memory.rows == 1 ? " row: " : " rows: ");
@@ -137,8 +136,8 @@ inline void check_task_budget(ReplicaMemory const& memory, std::size_t replicas,
   auto const all = replicas * memory.peak() - (replicas == 0 ? 0 : replicas - 1) * shared;
   if (budget == 0 || all <= budget) return;
   throw BadArgument{"the " + std::to_string(replicas) + " replicas of this task take " + text_of_bytes(all) + " (" +
-                        with_commas(all) + " bytes) together, and its memory budget is " + text_of_bytes(budget) + " (" +
-                        with_commas(budget) + " bytes).",
+                        with_commas(all) + " bytes) together, and its memory budget is " + text_of_bytes(budget) +
+                        " (" + with_commas(budget) + " bytes).",
                     "fewer replicas in this task, or fewer rows in a batch."};
 }
 
@@ -152,17 +151,21 @@ inline void check_budget(ReplicaMemory const& memory, std::size_t budget) {
     std::size_t bytes;
     char const* less;
   };
-  auto const parts = std::array{
-      Part{"optimizer slots", memory.slots, "ShardedStrategy, where a replica keeps those of its shard; or an optimizer "
-                                            "with fewer slots, such as optim::SGD."},
-      Part{"activations", memory.activations.value_or(0), "fewer rows in a batch, with FitOptions::accumulate for the "
-                                                          "same updates; or nn::Recompute around blocks."},
-      Part{"gradients", memory.gradients, "fewer threads for each device, each of which has gradients; or "
-                                          "ShardedStrategy with shards of gradients."},
-      Part{"variables", memory.variables, "ShardedStrategy with shards of variables; or a smaller model."},
-      Part{"gathered layers", memory.gathered, "smaller layers; or a strategy that keeps whole variables."},
-      Part{"received messages", memory.received, "DirectAllReduce where replicas share memory; or fewer buckets: "
-                                                 "Bucketed<R, OneBucket>."}};
+  auto const parts =
+      std::array{Part{"optimizer slots", memory.slots,
+                      "ShardedStrategy, where a replica keeps those of its shard; or an optimizer "
+                      "with fewer slots, such as optim::SGD."},
+                 Part{"activations", memory.activations.value_or(0),
+                      "fewer rows in a batch, with FitOptions::accumulate for the "
+                      "same updates; or nn::Recompute around blocks."},
+                 Part{"gradients", memory.gradients,
+                      "fewer threads for each device, each of which has gradients; or "
+                      "ShardedStrategy with shards of gradients."},
+                 Part{"variables", memory.variables, "ShardedStrategy with shards of variables; or a smaller model."},
+                 Part{"gathered layers", memory.gathered, "smaller layers; or a strategy that keeps whole variables."},
+                 Part{"received messages", memory.received,
+                      "DirectAllReduce where replicas share memory; or fewer buckets: "
+                      "Bucketed<R, OneBucket>."}};
   auto const& largest = *std::ranges::max_element(parts, {}, &Part::bytes);
   throw BadArgument{"a replica takes " + text_of_bytes(memory.peak()) + " (" + with_commas(memory.peak()) +
                         " bytes), and its memory budget is " + text_of_bytes(budget) + " (" + with_commas(budget) +

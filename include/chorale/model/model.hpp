@@ -35,21 +35,17 @@ concept PredictsFrom = requires { requires std::convertible_to<B&, typename M::b
 
 namespace detail {
 
-template <class M, class B>
-struct BatchTaken {
+template <class M, class B> struct BatchTaken {
   using type = B;
 };
-template <class M, class B>
-  requires requires { typename M::batch; }
-struct BatchTaken<M, B> {
+template <class M, class B> requires requires { typename M::batch; } struct BatchTaken<M, B> {
   using type = typename M::batch;
 };
 
 }  // namespace detail
 
 /// The type as which model M takes a batch of type B.
-template <class M, class B>
-using BatchOf = typename detail::BatchTaken<M, B>::type;
+template <class M, class B> using BatchOf = typename detail::BatchTaken<M, B>::type;
 
 /// What is learned, as a value that has no variables and knows no device: nn::compile makes one of a network, and
 /// custom_model one of a function or a Learner. A copy for each device is made by instantiate().
@@ -71,13 +67,14 @@ using BatchOf = typename detail::BatchTaken<M, B>::type;
 ///   M::output_width     optional: numbers that predict() gives for each row
 ///   M::computes_on<D>   optional: false on a device for which the model has no copies
 template <class M, class D>
-concept ModelOn = (!requires { requires !M::template computes_on<D>; }) && requires(M const& model, D const& device, Seed seed) {
-  requires detail::NamesBatches<M>;
-  PlanView{model.plan};
-  Span<std::string_view const>{M::metric_names};
-  requires optim::Optimizer<std::remove_cvref_t<decltype(model.optimizer)>>;
-  { model.instantiate(device, seed) } -> std::same_as<typename M::template instance<D>>;   // a function of the seed
-};
+concept ModelOn =
+    (!requires { requires !M::template computes_on<D>; }) && requires(M const& model, D const& device, Seed seed) {
+      requires detail::NamesBatches<M>;
+      PlanView{model.plan};
+      Span<std::string_view const>{M::metric_names};
+      requires optim::Optimizer<std::remove_cvref_t<decltype(model.optimizer)>>;
+      { model.instantiate(device, seed) } -> std::same_as<typename M::template instance<D>>;  // a function of the seed
+    };
 
 /// Models whose copies can read the variables of another copy in place, as strategies that share variables need it.
 template <class M, class D>
@@ -101,7 +98,6 @@ concept HasUnits = requires(M const& model, D const& device, Seed seed, placemen
 struct RefusedModel {};
 
 /// True if optim::LossScaled multiplies the loss of this model.
-template <class M>
-concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;
+template <class M> concept ScalesLoss = optim::scales_loss<decltype(M::optimizer)>;
 
 }  // namespace chorale

@@ -30,8 +30,7 @@
 namespace chorale {
 
 /// An optimizer with its state: how one copy of a model's variables is updated.
-template <class D, class Optimizer>
-class OptimizerState {
+template <class D, class Optimizer> class OptimizerState {
  public:
   static constexpr bool scales_loss = optim::scales_loss<Optimizer>;
 
@@ -88,7 +87,7 @@ class OptimizerState {
     at.step -= skipped;
     return at;
   }
-  float rate() const { return rule_.rate(moment()); }                      // of the next update
+  float rate() const { return rule_.rate(moment()); }  // of the next update
 
   /// Makes this object a reader: another instance updates the variables, and this one counts its steps.
   void read_only() {
@@ -131,8 +130,7 @@ class OptimizerState {
   ///
   /// rows    of the gradients
   /// bad     result of the device's check of the gradients, which is enqueued before
-  template <class Bad>
-  void queue(Variables const& variables, Gradients const& gradients, float rows, Bad const* bad) {
+  template <class Bad> void queue(Variables const& variables, Gradients const& gradients, float rows, Bad const* bad) {
     queued_ = queues();
     if (!queued_) return;
     typename Kernels<D>::Unless const here{checks() ? bad : nullptr};
@@ -155,7 +153,7 @@ class OptimizerState {
     if (accepts(gradients) && !is_done) {
       update(variables, gradients, gradients.rows(), [&] { return scale(gradients, scaled_by); });
       if constexpr (optim::keeps_averages<Optimizer>) applied_ = true;
-      if constexpr (QueuesWork<D>) Kernels<D>::synchronize();              // the host may read variables next
+      if constexpr (QueuesWork<D>) Kernels<D>::synchronize();  // the host may read variables next
     }
     if (gradients.rows() != 0) ++now.step;
   }
@@ -166,8 +164,7 @@ class OptimizerState {
   /// values    the body of all variables, or the shard, run after run
   /// add_up    called as add_up(numbers) if a norm or a check needs all shards: adds up doubles over all replicas
   /// throws    as apply() does, on every replica
-  template <class AddUp>
-  void apply_shard(Span<float> values, Gradients const& gradients, AddUp&& add_up) {
+  template <class AddUp> void apply_shard(Span<float> values, Gradients const& gradients, AddUp&& add_up) {
     if (gradients.rows() == 0) return;
     auto const scaled_by = loss_scale.value;
     auto const clips     = rule_.global_clipnorm > 0 && !squared_norm;
@@ -207,31 +204,30 @@ class OptimizerState {
   /// Replaces variables by their moving averages; frozen variables, and those that are not trained, stay as they are.
   ///
   /// throws    BadArgument when updates were made elsewhere, and with them the averages: on parameter servers
-  void put_averages(Variables const& variables) const
-    requires optim::keeps_averages<Optimizer>
-  {
-    if (reads_) return;                                                    // another instance's
+  void put_averages(Variables const& variables) const requires optim::keeps_averages<Optimizer> {
+    if (reads_) return;  // another instance's
     constexpr auto last = static_cast<std::size_t>(Optimizer::slots - 1);
     auto const apart    = slots().subspan(last * plan_.slot_stride());
     CHORALE_EXPECTS(moment().step == 0 || applied_ || std::ranges::any_of(apart, [](float x) { return x != 0; }),
                     "the moving averages of variables are where the optimizer runs, which is not in this process "
-                    "after " + std::to_string(moment().step) + " steps");
+                    "after " +
+                        std::to_string(moment().step) + " steps");
     for (std::size_t i = 0; i < plan_.variables.size(); ++i) {
       auto const& v = plan_.variables[i];
-      if (!v.spec.trained()) continue;                                     // frozen: the slot is 0
+      if (!v.spec.trained()) continue;  // frozen: the slot is 0
       for (std::size_t k = 0; k < v.size; ++k) variables.values[v.offset + k] += apart[v.slot_offset() + k];
     }
   }
 
-  optim::Moment now;                                                       // steps with those left out: names them, and
-                                                                           // their random numbers; the trainer sets the
-                                                                           // epoch
+  optim::Moment now;  // steps with those left out: names them, and
+                      // their random numbers; the trainer sets the
+                      // epoch
   NonFinite on_non_finite = NonFinite::stop;
-  std::int64_t skipped    = 0;                                             // steps without update; below 0 if servers
-                                                                           // had made more updates than steps
-  optim::LossScale loss_scale;                                             // of the next step: multiplies gradients
-  std::optional<double> squared_norm;                                      // of the next update, if other ranks have
-                                                                           // parts of its gradients; else empty
+  std::int64_t skipped    = 0;         // steps without update; below 0 if servers
+                                       // had made more updates than steps
+  optim::LossScale loss_scale;         // of the next step: multiplies gradients
+  std::optional<double> squared_norm;  // of the next update, if other ranks have
+                                       // parts of its gradients; else empty
  private:
   bool accepts(Gradients const& gradients) {
     if (gradients.rows() == 0) return false;
@@ -320,8 +316,8 @@ class OptimizerState {
     for (auto const& v : plan_.variables) {
       if (!v.spec.trained()) continue;
       auto const at = v.slot_offset(), n = plan::aligned(v.size);
-      rule_.template update_variable<D>({u.values.subspan(at, n), u.gradients.subspan(at, n), u.slots.subspan(at), u.scale,
-                                         u.now, u.stride});
+      rule_.template update_variable<D>(
+          {u.values.subspan(at, n), u.gradients.subspan(at, n), u.slots.subspan(at), u.scale, u.now, u.stride});
     }
   }
   void refuse_rows(std::string const& why, std::string const& instead) const {
@@ -358,8 +354,7 @@ class OptimizerState {
 
   /// Calls f(elements, place of values, of gradients, movement, place among all that moves) for each range of neighbours
   /// that move alike.
-  template <class F>
-  void each_moving(F&& f) const {
+  template <class F> void each_moving(F&& f) const {
     if (padded_moving_ == 0) return;
     for (std::size_t i = 0, to = 0; i < plan_.variables.size(); ++i) {
       auto const& first = plan_.variables[i];
@@ -387,7 +382,7 @@ class OptimizerState {
   }
 
   float scale(Gradients const& gradients, float scaled_by) {
-    auto const mean = 1.0F / (std::max(gradients.counted(), 1.0F) * scaled_by);    // of no position: zeros
+    auto const mean = 1.0F / (std::max(gradients.counted(), 1.0F) * scaled_by);  // of no position: zeros
     if (rule_.global_clipnorm <= 0) return mean;
     auto norm = 0.0;
     if (squared_norm) norm = *squared_norm;
@@ -403,18 +398,18 @@ class OptimizerState {
   Optimizer rule_;
   PlanView plan_;
   Span<float> slots_;
-  std::size_t stride_;                                                     // from one slot to the next
+  std::size_t stride_;  // from one slot to the next
   bool sharded_ = false;
-  std::vector<placement::ShardRun> runs_;                                  // of this rank, if sharded
+  std::vector<placement::ShardRun> runs_;  // of this rank, if sharded
   InRuns lie_{};
-  ShardReport report_;                                                     // if sharded
-  std::size_t padded_moving_ = 0;                                          // moving numbers, with padding between them
-  bool reads_  = false;                                                    // the variables are another instance's
-  bool queued_ = false;                                                    // the update of the next apply() is enqueued
-  bool applied_ = false;                                                   // an update was made here
+  ShardReport report_;                 // if sharded
+  std::size_t padded_moving_ = 0;      // moving numbers, with padding between them
+  bool reads_                = false;  // the variables are another instance's
+  bool queued_               = false;  // the update of the next apply() is enqueued
+  bool applied_              = false;  // an update was made here
   [[no_unique_address]] detail::GroupsOf<Optimizer> groups_;
   RowUpdate rows_;
-  typename Kernels<D>::Scratch moved_;                                     // the next moving averages, in turn
+  typename Kernels<D>::Scratch moved_;  // the next moving averages, in turn
 };
 
 }  // namespace chorale

@@ -23,13 +23,12 @@ namespace chorale {
 /// memory are updated alike.
 ///
 /// O    an optimizer that HasGroups
-template <class O>
-class ParameterGroups {
+template <class O> class ParameterGroups {
  public:
   /// throws    BadArgument when a pattern fits no variable of a whole network, or all of them are frozen
   ParameterGroups(O const& rule, PlanView const& plan) {
     auto const& groups = rule.groups;
-    auto fitting       = std::vector<std::size_t>(groups.size());          // variables whose names fit
+    auto fitting       = std::vector<std::size_t>(groups.size());  // variables whose names fit
     auto patterns      = std::vector<NamePattern>{};
     for (auto const& group : groups) rules_.push_back(rule_of(rule, group)), patterns.emplace_back(group.names);
     rules_.push_back({rule, 1, false});
@@ -58,15 +57,17 @@ class ParameterGroups {
   /// Updates the dense variables that are not frozen, each as its group says.
   ///
   /// u         of a range of the body of all dense variables
-  template <class D>
-  void update(optim::Update const& u, Range of) const {
+  template <class D> void update(optim::Update const& u, Range of) const {
     for (auto const& part : parts_) {
       if (part.range.end <= of.begin || part.range.begin >= of.end) continue;
       auto const begin = std::max(part.range.begin, of.begin) - of.begin;
       auto const end   = std::min(part.range.end, of.end) - of.begin;
-      auto const& own         = rules_[part.group];
-      auto const here = optim::Update{u.values.subspan(begin, end - begin), u.gradients.subspan(begin, end - begin),
-                                      u.slots.subspan(std::min(begin, u.slots.size())), u.scale, moment(own, u.now),
+      auto const& own  = rules_[part.group];
+      auto const here  = optim::Update{u.values.subspan(begin, end - begin),
+                                      u.gradients.subspan(begin, end - begin),
+                                      u.slots.subspan(std::min(begin, u.slots.size())),
+                                      u.scale,
+                                      moment(own, u.now),
                                       u.stride};
       if constexpr (optim::UpdatesByVariable<O>) own.rule.template update_variable<D>(here);
       else own.rule.template update<D>(here);
@@ -74,8 +75,7 @@ class ParameterGroups {
   }
 
   /// Calls f(rule, moment) with those of one variable's group, unless it is frozen.
-  template <class F>
-  void update_alike(O const&, std::size_t variable, optim::Moment const& now, F&& f) const {
+  template <class F> void update_alike(O const&, std::size_t variable, optim::Moment const& now, F&& f) const {
     auto const& own = rules_[group_of_[variable]];
     if (!own.frozen) f(own.rule, moment(own, now));
   }
@@ -86,13 +86,13 @@ class ParameterGroups {
   /// Sum of the squares of all gradients of dense variables that are not frozen.
   ///
   /// body      gradients between header and trailer
-  template <class D>
-  double squared_norm(Span<float const> body) const {
+  template <class D> double squared_norm(Span<float const> body) const {
     if constexpr (D::memory == Memory::host) {
       return SquareTree::sum(body, frozen_);
     } else {
       auto sum = 0.0;
-      for (auto const& part : parts_) sum += Kernels<D>::squared_norm(body.subspan(part.range.begin, part.range.size()));
+      for (auto const& part : parts_)
+        sum += Kernels<D>::squared_norm(body.subspan(part.range.begin, part.range.size()));
       return sum;
     }
   }
@@ -101,12 +101,12 @@ class ParameterGroups {
   /// How the variables of one group are updated.
   struct Own {
     typename O::ungrouped rule;
-    float rate;                                                            // times that of the rule
+    float rate;  // times that of the rule
     bool frozen;
   };
   /// Neighbours of one group; a single variable where O takes whole ones.
   struct Part {
-    Range range;                                                           // from the header on
+    Range range;  // from the header on
     std::size_t group;
   };
 
@@ -121,11 +121,11 @@ class ParameterGroups {
   }
 
   void find_parts(PlanView const& plan) {
-    auto order = std::vector<std::size_t>{};                               // dense variables as they lie in memory
+    auto order = std::vector<std::size_t>{};  // dense variables as they lie in memory
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       if (!plan.variables[i].spec.by_rows) order.push_back(i);
     std::ranges::sort(order, {}, [&](std::size_t i) { return plan.variables[i].offset; });
-    auto last = rules_.size();                                             // the group of the variable before
+    auto last = rules_.size();  // the group of the variable before
     for (auto const i : order) {
       auto const& v    = plan.variables[i];
       auto const range = Range{v.slot_offset(), v.slot_offset() + plan::aligned(v.size)};
@@ -144,8 +144,8 @@ class ParameterGroups {
     return all + (plan.variables.size() > 8 ? ", .." : "");
   }
 
-  std::vector<std::size_t> group_of_;                                      // of each variable, an index of rules_
-  std::vector<Own> rules_;                                                 // of each group, then that of no group
+  std::vector<std::size_t> group_of_;  // of each variable, an index of rules_
+  std::vector<Own> rules_;             // of each group, then that of no group
   std::vector<Part> parts_;
   std::vector<Range> frozen_;
   std::vector<char> are_frozen_;
@@ -155,27 +155,22 @@ namespace detail {
 
 /// Groups of an optimizer without groups.
 struct NoGroups {
-  template <class O>
-  constexpr NoGroups(O const&, PlanView const&) {}
+  template <class O> constexpr NoGroups(O const&, PlanView const&) {}
   static constexpr bool is_frozen(std::size_t) { return false; }
   static constexpr Span<Range const> frozen() { return {}; }
   static constexpr Span<char const> are_frozen() { return {}; }
-  template <class O, class F>
-  static void update_alike(O const& rule, std::size_t, optim::Moment const& now, F&& f) {
+  template <class O, class F> static void update_alike(O const& rule, std::size_t, optim::Moment const& now, F&& f) {
     f(rule, now);
   }
 };
 
-template <class O>
-struct GroupsOfRule {
+template <class O> struct GroupsOfRule {
   using type = NoGroups;
 };
-template <optim::HasGroups O>
-struct GroupsOfRule<O> {
+template <optim::HasGroups O> struct GroupsOfRule<O> {
   using type = ParameterGroups<O>;
 };
-template <class O>
-using GroupsOf = typename GroupsOfRule<O>::type;
+template <class O> using GroupsOf = typename GroupsOfRule<O>::type;
 
 }  // namespace detail
 }  // namespace chorale

@@ -43,12 +43,12 @@ class RowUpdate {
     auto const stride   = with.plan.slot_stride();
     auto const used     = slots_in_use(rule);
     if (used == 0) return update_in_place<D>(rule, values, table, with);
-    auto const block = std::max<std::size_t>(1, floats / width);            // rows
+    auto const block = std::max<std::size_t>(1, floats / width);  // rows
     block_.resize((2 + used) * block * width);
     for (std::size_t first = 0; first < rows.size(); first += block) {
-      auto const mine  = rows.subspan(first, std::min(block, rows.size() - first));
-      auto const n     = mine.size() * width;
-      auto const each  = [&](auto&& copy) {
+      auto const mine = rows.subspan(first, std::min(block, rows.size() - first));
+      auto const n    = mine.size() * width;
+      auto const each = [&](auto&& copy) {
         copy(values, block_.data());
         for (std::size_t k = 0; k < used; ++k)
           copy(slots.data() + k * stride + planned.slot_offset(), block_.data() + (1 + k) * n);
@@ -67,11 +67,10 @@ class RowUpdate {
   }
 
  private:
-  static constexpr std::size_t floats = 4096;                              // of a block, so that all parts fit into L1
-  static constexpr std::size_t ahead  = 8;                                 // rows that are fetched before their turn
+  static constexpr std::size_t floats = 4096;  // of a block, so that all parts fit into L1
+  static constexpr std::size_t ahead  = 8;     // rows that are fetched before their turn
 
-  template <class Optimizer>
-  static std::size_t slots_in_use(Optimizer const& rule) {
+  template <class Optimizer> static std::size_t slots_in_use(Optimizer const& rule) {
     if constexpr (requires { rule.slots_in_use(); }) return static_cast<std::size_t>(rule.slots_in_use());
     else return static_cast<std::size_t>(Optimizer::slots);
   }
@@ -90,7 +89,7 @@ class RowUpdate {
     for (std::size_t c = 0; c < width; c += plan::align) __builtin_prefetch(row + c, 1);
   }
 
-  std::vector<float> block_;                                               // values, each slot, gradients
+  std::vector<float> block_;  // values, each slot, gradients
 };
 
 }  // namespace chorale

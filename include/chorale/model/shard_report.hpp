@@ -76,7 +76,7 @@ class ShardReport {
 
   placement::ShardCut cut_;
   int rank_         = 0;
-  std::size_t each_ = 0, size_ = 0, written_ = 0;                          // size_: numbers of each rank in this report
+  std::size_t each_ = 0, size_ = 0, written_ = 0;  // size_: numbers of each rank in this report
   std::vector<std::size_t> read_;
   std::vector<double> numbers_;
 };

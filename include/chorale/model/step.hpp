@@ -30,12 +30,11 @@ namespace custom {
 /// keeps     a step allocates nothing. Gradients are zeros when the step begins, and sums over the rows of the batch
 ///           when it ends
 /// throws    BadArgument from loss() and done() when the learner contradicts itself; no variable is changed
-template <class Ready>
-class Step {
+template <class Ready> class Step {
  public:
-  static constexpr bool looks_at_end = std::is_base_of_v<LooksAtEnd, Ready>;       // nothing leaves before the end
+  static constexpr bool looks_at_end = std::is_base_of_v<LooksAtEnd, Ready>;  // nothing leaves before the end
 
-  Pass const pass;                                                         // training; in `now` seed, step, first_row
+  Pass const pass;  // training; in `now` seed, step, first_row
 
   /// rows      of the batch
   /// metrics   number of metrics that the model names
@@ -45,7 +44,7 @@ class Step {
       : pass{of}, variables_{variables}, gradients_{gradients}, rows_{rows}, metrics_{metrics}, is_done_{is_done},
         waits_{is_done.size()}, ready_{&ready} {}
 
-  std::size_t rows() const { return rows_; }                               // of the batch
+  std::size_t rows() const { return rows_; }  // of the batch
   std::size_t variables() const { return is_done_.size(); }
 
   /// The values of variable i, in the order in which the model names its variables.
@@ -58,7 +57,8 @@ class Step {
   void loss(float sum, std::convertible_to<float> auto... metrics) {
     if (has_loss_)
       throw BadArgument{"the learner reports the loss of a step twice: " + number_text(gradients_.loss()) + " and " +
-                            number_text(sum) + ".", "one call of step.loss(), with the sum over all rows."};
+                            number_text(sum) + ".",
+                        "one call of step.loss(), with the sum over all rows."};
     if (sizeof...(metrics) != metrics_)
       throw BadArgument{"the learner reports " + std::to_string(sizeof...(metrics)) + " metrics, but its model names " +
                             std::to_string(metrics_) + ".",
@@ -138,8 +138,8 @@ class Step {
   Gradients gradients_;
   std::size_t rows_, metrics_;
   Span<char> is_done_;
-  std::size_t count_ = 0;                                                  // variables that were reported
-  std::size_t waits_;                                                      // variables that have not left
+  std::size_t count_ = 0;  // variables that were reported
+  std::size_t waits_;      // variables that have not left
   bool has_loss_ = false;
   Ready* ready_;
 };
@@ -148,8 +148,7 @@ class Step {
 
 namespace detail {
 
-template <class R>
-concept LossOrNothing = std::same_as<R, void> || std::convertible_to<R, float>;
+template <class R> concept LossOrNothing = std::same_as<R, void> || std::convertible_to<R, float>;
 
 }  // namespace detail
 
@@ -170,9 +169,9 @@ concept LossOrNothing = std::same_as<R, void> || std::convertible_to<R, float>;
 ///           rows_in(range), as BasicBatch has them
 /// order     learn() is a function of values, batch and step.pass: the same input bits give the same output bits
 template <class L, class Batch>
-concept Learner = std::copy_constructible<L> &&
-                  requires(L& learner, custom::Step<LooksAtEnd>& step, Batch const& batch) {
-  { learner.learn(step, batch) } -> detail::LossOrNothing;
-};
+concept Learner =
+    std::copy_constructible<L> && requires(L& learner, custom::Step<LooksAtEnd>& step, Batch const& batch) {
+      { learner.learn(step, batch) } -> detail::LossOrNothing;
+    };
 
 }  // namespace chorale

@@ -18,9 +18,9 @@ namespace chorale {
 /// every copy of a model.
 class StepReports {
  public:
-  Rank rank         = 0;                                                   // of the replica; for errors
-  int compare_every = 100;                                                 // steps; 0: never. See Replica::all_reduce
-  std::atomic<bool> const* asked_to_end = nullptr;                         // null: never asked. See EndOnSignal
+  Rank rank                             = 0;        // of the replica; for errors
+  int compare_every                     = 100;      // steps; 0: never. See Replica::all_reduce
+  std::atomic<bool> const* asked_to_end = nullptr;  // null: never asked. See EndOnSignal
 
  protected:
   /// Returns a different number for each copy of any model in this program. See Gradients::owner.
@@ -37,8 +37,7 @@ class StepReports {
   /// step      number of the step; 0-based
   void report(Gradients const& g, std::int64_t step, Span<float const> variables) const {
     report_asked(g);
-    if (compare_every > 0 && step % compare_every == 0)
-      ReplicaDigest::write(hash_of(variables), g.trailer().digest());
+    if (compare_every > 0 && step % compare_every == 0) ReplicaDigest::write(hash_of(variables), g.trailer().digest());
   }
 
   void report_bad(Gradients const& g, std::size_t variable) const {
@@ -49,16 +48,14 @@ class StepReports {
 
   /// Writes which variable in [begin, end) is the first whose gradient is not finite, if one is. Only the first call
   /// that finds one writes.
-  template <class D>
-  void report_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
+  template <class D> void report_non_finite(Gradients const& g, std::size_t begin, std::size_t end) const {
     if (g.trailer().faults() != 0 || Kernels<D>::finite(g.values.subspan(begin, end - begin))) return;
     for (std::size_t i = 0; i < g.plan.size(); ++i)
       if (g.plan[i].offset >= begin && g.plan[i].offset < end && !Kernels<D>::finite(g[i])) return report_bad(g, i);
   }
 
   /// Writes which table is the first whose gradient is not finite, if one is and no variable was reported.
-  template <class D>
-  void report_non_finite_rows(Gradients const& g) const {
+  template <class D> void report_non_finite_rows(Gradients const& g) const {
     for (auto const& table : g.tables)
       if (g.trailer().faults() == 0 && !Kernels<D>::finite(table.values())) report_bad(g, table.variable());
   }

@@ -32,9 +32,9 @@ namespace chorale {
 ///
 /// keeps   a view of constants
 struct UnitsView {
-  Span<int const> of_call;                                                 // the unit of each call; -1: of none
+  Span<int const> of_call;  // the unit of each call; -1: of none
   Span<int const> of_variable;
-  Span<int const> first_call;                                              // of each unit that takes turns
+  Span<int const> first_call;  // of each unit that takes turns
   std::size_t turns = 0;
   bool keeps        = false;
 
@@ -48,11 +48,11 @@ struct UnitsView {
 class UnitTraffic {
  public:
   virtual void begin()              = 0;
-  virtual void fetch(std::size_t u) = 0;                                   // returns when its variables are there
-  virtual void open(std::size_t u)  = 0;                                   // as well, and its gradients are zeros
-  virtual void done(std::size_t u)  = 0;                                   // its gradients are final
-  virtual void poll()               = 0;                                   // advances what is under way
-  virtual void end()                = 0;                                   // of backward
+  virtual void fetch(std::size_t u) = 0;  // returns when its variables are there
+  virtual void open(std::size_t u)  = 0;  // as well, and its gradients are zeros
+  virtual void done(std::size_t u)  = 0;  // its gradients are final
+  virtual void poll()               = 0;  // advances what is under way
+  virtual void end()                = 0;  // of backward
 
  protected:
   ~UnitTraffic() = default;
@@ -83,7 +83,7 @@ class UnitMemory {
     for (std::size_t u = 0; u < units.turns; ++u) largest_ = std::max(largest_, size_[u]);
   }
 
-  std::size_t held() const { return cut_.held(shard_.rank); }              // elements of the shard
+  std::size_t held() const { return cut_.held(shard_.rank); }  // elements of the shard
   /// Elements of all memory, and of that part of it which other ranks may read.
   std::size_t elements() const {
     return first_of_gradients() + plan::header + held() + plan::trailer + slots_ * held() + exposed();
@@ -139,9 +139,7 @@ class UnitMemory {
     return splits_ ? values_of(unit_of(variable)).data() + inside_[variable]
                    : variables().data() + plan_.variables[variable].offset;
   }
-  float* gradient(std::size_t variable) const {
-    return gradients_of(unit_of(variable)).data() + inside_[variable];
-  }
+  float* gradient(std::size_t variable) const { return gradients_of(unit_of(variable)).data() + inside_[variable]; }
 
   /// Takes the shard out of all variables.
   ///
@@ -165,7 +163,8 @@ class UnitMemory {
   /// finite    of the device's kernels
   void begin(bool training, bool check, bool (*finite)(Span<float const>)) {
     CHORALE_EXPECTS(traffic_ != nullptr && *traffic_ != nullptr,
-                    "a copy with 1 of " + std::to_string(shard_.world) + " shards computes without its replica: call "
+                    "a copy with 1 of " + std::to_string(shard_.world) +
+                        " shards computes without its replica: call "
                         "replica.connect(copy) after replicas were connected again");
     check_  = check;
     finite_ = finite;
@@ -219,9 +218,7 @@ class UnitMemory {
   std::size_t unit_of(std::size_t variable) const { return static_cast<std::size_t>(units_.of_variable[variable]); }
   std::size_t kept() const { return units_.keeps ? size_[units_.turns] : 0; }
   std::size_t buffers() const { return std::min<std::size_t>(units_.turns, 2); }
-  std::size_t first_of_gradients() const {
-    return splits_ ? held() + kept() + buffers() * largest_ : plan_.values();
-  }
+  std::size_t first_of_gradients() const { return splits_ ? held() + kept() + buffers() * largest_ : plan_.values(); }
 
   /// The ranges of the body that each unit has.
   std::vector<std::vector<Range>> parts() const {
@@ -262,32 +259,30 @@ class UnitMemory {
   placement::Shard shard_;
   std::size_t slots_;
   bool splits_;
-  std::vector<std::vector<Range>> ranges_;                                 // of the body, of each unit
+  std::vector<std::vector<Range>> ranges_;  // of the body, of each unit
   placement::ShardCut cut_;
-  std::vector<std::size_t> inside_;                                        // place of each variable in its unit
-  std::vector<std::size_t> size_;                                          // elements of each unit
-  std::size_t largest_ = 0;                                                // of those that take turns
+  std::vector<std::size_t> inside_;  // place of each variable in its unit
+  std::vector<std::size_t> size_;    // elements of each unit
+  std::size_t largest_ = 0;          // of those that take turns
   Span<float> memory_, exposed_;
   std::array<float, plan::header + plan::trailer> ends_{};
   std::uint64_t version_ = 1;
   std::shared_ptr<UnitTraffic*> traffic_;
-  std::size_t now_ = none;
-  bool check_      = false;
+  std::size_t now_                   = none;
+  bool check_                        = false;
   bool (*finite_)(Span<float const>) = nullptr;
   std::optional<std::size_t> bad_;
 };
 
 /// The check of gradients on D, as UnitMemory::begin() takes it; null where they are not in host memory.
-template <class D>
-constexpr bool (*finite_on())(Span<float const>) {
+template <class D> constexpr bool (*finite_on())(Span<float const>) {
   if constexpr (D::memory == Memory::host) return &Kernels<D>::finite;
   else return nullptr;
 }
 
 /// Begins a pass without gradients of a copy on D, whose units take turns if it has any. Returns false if there is
 /// nothing to compute.
-template <class D>
-bool begin_pass(UnitMemory* units, std::size_t rows) {
+template <class D> bool begin_pass(UnitMemory* units, std::size_t rows) {
   if (units != nullptr && rows == 0) units->take_part(false, finite_on<D>());
   if (units != nullptr && rows != 0) units->begin(false, false, finite_on<D>());
   return rows != 0;
@@ -295,7 +290,7 @@ bool begin_pass(UnitMemory* units, std::size_t rows) {
 
 /// Writes the first values of all variables into memory that may have a shard of them: those that every copy has.
 inline void first_values(UnitMemory& memory, PlanView const& plan, Seed seed) {
-  auto whole = std::vector<float>(memory.splits() ? plan.values() : 0);
+  auto whole           = std::vector<float>(memory.splits() ? plan.values() : 0);
   auto const variables = Variables{memory.splits() ? Span<float>{whole} : memory.variables(), plan.variables};
   for (std::size_t i = 0; i < plan.variables.size(); ++i)
     initialize(variables[i].value, plan.variables[i].spec, Random{seed, i});

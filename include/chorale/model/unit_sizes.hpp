@@ -31,7 +31,8 @@ constexpr std::vector<std::size_t> unit_ends(std::size_t elements, int ranks) {
 inline std::size_t report_of_units(PlanView const& plan, UnitsView const& units, int ranks) {
   auto const memory = UnitMemory{plan, units, {0, ranks}, 0, false};
   auto nodes        = std::vector<std::size_t>(static_cast<std::size_t>(ranks));
-  for (auto const& run : memory.cut().runs()) nodes[static_cast<std::size_t>(run.rank)] += placement::nodes_in(run.range);
+  for (auto const& run : memory.cut().runs())
+    nodes[static_cast<std::size_t>(run.rank)] += placement::nodes_in(run.range);
   return 1 + (memory.cut().parts() == 1 ? SquareTree::most_nodes(SquareTree::lines(memory.cut().elements()))
                                         : *std::ranges::max_element(nodes));
 }

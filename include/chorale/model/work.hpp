@@ -9,10 +9,10 @@ namespace chorale {
 
 /// What a training step must compute and read for one row, whatever program does it.
 struct RowWork {
-  std::size_t forward     = 0;                                             // multiplications of matrix products
-  std::size_t backward    = 0;                                             // and those of the gradients
-  std::size_t activations = 0;                                             // numbers that forward writes
-  std::size_t lookups     = 0;                                             // numbers of tables that ids name
+  std::size_t forward     = 0;  // multiplications of matrix products
+  std::size_t backward    = 0;  // and those of the gradients
+  std::size_t activations = 0;  // numbers that forward writes
+  std::size_t lookups     = 0;  // numbers of tables that ids name
 
   constexpr std::size_t products() const { return forward + backward; }
   friend constexpr bool operator==(RowWork const&, RowWork const&) = default;
@@ -39,9 +39,9 @@ struct NetworkWork {
 /// What the speed of a model is counted in, by its first input: pictures (B, H, W, C) are images, ids (B, T) tokens, of
 /// which a row has T, and everything else rows.
 struct CountedAs {
-  std::string_view name    = "rows";
-  std::string_view scalar  = "rows_per_second";                            // name among the scalars of sinks
-  std::size_t per_row      = 1;                                            // 0: as many as a row has positions
+  std::string_view name   = "rows";
+  std::string_view scalar = "rows_per_second";  // name among the scalars of sinks
+  std::size_t per_row     = 1;                  // 0: as many as a row has positions
   friend constexpr bool operator==(CountedAs const&, CountedAs const&) = default;
 };
 

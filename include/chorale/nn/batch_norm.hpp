@@ -13,8 +13,7 @@ namespace chorale::nn {
 // Options of batch normalization: BatchNorm<Momentum<0.9>, Epsilon<1e-5>>.
 
 /// Part of a moving statistic that an update keeps: Momentum<0.9>, or in percent, Momentum<90>. Keras' default is 0.99.
-template <Fraction Kept>
-struct Momentum {
+template <Fraction Kept> struct Momentum {
   static_assert(Kept.value > 0 && Kept.value < 1,
                 "chorale: Momentum<Kept> needs a number above 0 and below 1. Write Momentum<0.9>, or in percent "
                 "Momentum<90>");
@@ -22,8 +21,7 @@ struct Momentum {
 };
 
 /// Constant that is added to a variance: Epsilon<1e-5>, or in millionths, Epsilon<10>. Keras' default is 1e-3.
-template <Tiny Added>
-struct Epsilon {
+template <Tiny Added> struct Epsilon {
   static_assert(Added.value > 0 && Added.value < 1,
                 "chorale: Epsilon<Added> needs a number above 0 and below 1. Write Epsilon<1e-5>, or in millionths "
                 "Epsilon<10>");
@@ -31,8 +29,7 @@ struct Epsilon {
 };
 
 /// Constant that is added to a variance, as a power of ten: EpsilonPower<12> is 1e-12.
-template <int Power>
-struct EpsilonPower {
+template <int Power> struct EpsilonPower {
   static_assert(Power > 0 && Power < 38, "chorale: EpsilonPower<Power> is 10 to the power -Power, from 1 to 37");
   static constexpr float epsilon = [] {
     auto power = 1.0;
@@ -46,16 +43,18 @@ namespace detail {
 template <class T> concept momentum_option = requires { T::momentum; };
 template <class T> concept epsilon_option  = requires { T::epsilon; };
 
-template <class... Options>
-constexpr float epsilon_or(float fallback) {
+template <class... Options> constexpr float epsilon_or(float fallback) {
   auto added = fallback;
-  ([&] { if constexpr (epsilon_option<Options>) added = Options::epsilon; }(), ...);
+  (
+      [&] {
+        if constexpr (epsilon_option<Options>) added = Options::epsilon;
+      }(),
+      ...);
   return added;
 }
 
 /// Base of both normalizations. Variables have the same names, so that each loads files that the other has saved.
-template <Normalize Over, class... Options>
-struct Normalization {
+template <Normalize Over, class... Options> struct Normalization {
   static constexpr std::string_view name = "batch_normalization";
 
   static std::string text() {
@@ -65,21 +64,23 @@ struct Normalization {
 
   static constexpr float kept() {
     auto momentum = 0.99F;
-    ([&] { if constexpr (momentum_option<Options>) momentum = Options::momentum; }(), ...);
+    (
+        [&] {
+          if constexpr (momentum_option<Options>) momentum = Options::momentum;
+        }(),
+        ...);
     return momentum;
   }
   static constexpr float epsilon() { return epsilon_or<Options...>(1e-3F); }
 
-  template <class In>
-  static constexpr void check() {
+  template <class In> static constexpr void check() {
     static_assert(((momentum_option<Options> || epsilon_option<Options>) && ...),
                   "chorale: batch normalization takes the options Momentum<percent> and Epsilon<millionths>");
     static_assert(In::rank == 1 || In::rank == 3,
                   "chorale: batch normalization takes images (B, H, W, C) or rows (B, C)");
   }
 
-  template <class In>
-  struct apply {
+  template <class In> struct apply {
     using type = In;
 
     static constexpr int channels = In::dims.empty() ? 1 : In::dims.back();
@@ -91,8 +92,7 @@ struct Normalization {
         of_channels("moving_mean", Init::zeros, kept()), of_channels("moving_variance", Init::ones, kept())};
   };
 
-  template <class D, class In>
-  struct stage : Kernels<D>::BatchNorm {
+  template <class D, class In> struct stage : Kernels<D>::BatchNorm {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::BatchNorm{site.runtime, site.in, plain(site.rows), apply<In>::channels, epsilon(), Over} {}

@@ -24,7 +24,7 @@ struct Hinge {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
+    auto const sum   = sum_over(outputs.size(), [&](std::size_t i) {
       auto const t = wanted[i] == 0 ? -1 : wanted[i], missing = 1 - t * outputs[i];
       d_outputs[i] = missing > 0 ? -scale * t : 0;
       return std::max(missing, 0.0F);
@@ -41,7 +41,7 @@ struct SquaredHinge {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
+    auto const sum   = sum_over(outputs.size(), [&](std::size_t i) {
       auto const t = wanted[i] == 0 ? -1 : wanted[i], missing = std::max(1 - t * outputs[i], 0.0F);
       d_outputs[i] = -2 * scale * t * missing;
       return missing * missing;
@@ -59,13 +59,13 @@ struct SquaredHinge {
 /// source             Lin et al., ICCV 2017; tf.keras.losses.BinaryFocalCrossentropy(from_logits=True), which rounds
 ///                    probabilities to 1e-7 before it takes their logarithm
 struct BinaryFocalCrossEntropy {
-  using target = float;
+  using target                              = float;
   static constexpr bool takes_binary_logits = true;
 
   bool apply_class_balancing = false;
   float alpha                = 0.25F;
   float gamma                = 2;
-  float label_smoothing      = 0;                                          // targets become (1 - it) t + it / 2
+  float label_smoothing      = 0;  // targets become (1 - it) t + it / 2
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const {
@@ -76,25 +76,25 @@ struct BinaryFocalCrossEntropy {
   }
   void check_options() const {
     detail::check_smoothing(label_smoothing);
-    CHORALE_EXPECTS(gamma >= 0 && std::isfinite(gamma), "gamma of loss::BinaryFocalCrossEntropy is 0 or more, got " +
-                                                            number_text(gamma));
-    CHORALE_EXPECTS(alpha >= 0 && alpha <= 1, "alpha of loss::BinaryFocalCrossEntropy is from 0 to 1, got " +
-                                                  number_text(alpha));
+    CHORALE_EXPECTS(gamma >= 0 && std::isfinite(gamma),
+                    "gamma of loss::BinaryFocalCrossEntropy is 0 or more, got " + number_text(gamma));
+    CHORALE_EXPECTS(alpha >= 0 && alpha <= 1,
+                    "alpha of loss::BinaryFocalCrossEntropy is from 0 to 1, got " + number_text(alpha));
   }
 
   float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
     check_options();
     auto const scale = 1 / static_cast<float>(logits.size());
-    auto const sum = sum_over(logits.size(), [&](std::size_t i) {
+    auto const sum   = sum_over(logits.size(), [&](std::size_t i) {
       auto const z = logits[i], t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
-      auto const tail = std::exp(-std::abs(z));                            // at most 1: no overflow
+      auto const tail = std::exp(-std::abs(z));  // at most 1: no overflow
       auto const p = (z >= 0 ? 1 : tail) / (1 + tail), rest = (z >= 0 ? tail : 1) / (1 + tail);
       auto const entropy = std::max(z, 0.0F) - z * t + std::log1p(tail);
-      auto const wrong   = t * rest + (1 - t) * p;                         // 1 - q
+      auto const wrong   = t * rest + (1 - t) * p;  // 1 - q
       auto const factor  = std::pow(wrong, gamma);
       auto const weight  = apply_class_balancing ? t * alpha + (1 - t) * (1 - alpha) : 1.0F;
-      auto const slope   = wrong > 0 ? gamma * factor / wrong * (1 - 2 * t) * p * rest : 0.0F;    // of factor by z
-      d_logits[i] = scale * weight * (slope * entropy + factor * (p - t));
+      auto const slope   = wrong > 0 ? gamma * factor / wrong * (1 - 2 * t) * p * rest : 0.0F;  // of factor by z
+      d_logits[i]        = scale * weight * (slope * entropy + factor * (p - t));
       return weight * factor * entropy;
     });
     return scale * static_cast<float>(sum);

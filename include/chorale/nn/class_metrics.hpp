@@ -26,8 +26,7 @@ inline std::size_t class_of(Span<float const> y) {
   return static_cast<std::size_t>(std::max_element(y.begin(), y.end()) - y.begin());
 }
 
-template <int Class>
-constexpr Name name_in_class(std::string_view what) {
+template <int Class> constexpr Name name_in_class(std::string_view what) {
   static_assert(Class >= 0, "chorale: a metric of a class takes its label, which is 0 or more");
   return numbered("class_", Class, "_") += what;
 }
@@ -51,15 +50,13 @@ void count_in_table(std::array<double, std::size_t{Classes} * Classes>& table, c
 ///
 /// targets   a label, or (B, classes)
 /// source    tf.keras.metrics.Precision(class_id=Class, top_k=1)
-template <int Class>
-struct PrecisionOf {
+template <int Class> struct PrecisionOf {
   static constexpr Name long_name            = detail::name_in_class<Class>("precision");
-  static constexpr std::string_view name     = long_name;                  // "class_3_precision"
+  static constexpr std::string_view name     = long_name;  // "class_3_precision"
   static constexpr std::size_t least_outputs = std::max(2, Class + 1);
-  using state = detail::Positives;
+  using state                                = detail::Positives;
 
-  template <class T>
-  void update(state& sums, Span<float const> y, Span<T const> wanted) const {
+  template <class T> void update(state& sums, Span<float const> y, Span<T const> wanted) const {
     detail::count(sums, detail::class_of(y) == Class, detail::class_of(wanted) == Class);
   }
   double result(state const& sums) const { return detail::precision(sums); }
@@ -69,15 +66,13 @@ struct PrecisionOf {
 ///
 /// targets   a label, or (B, classes)
 /// source    tf.keras.metrics.Recall(class_id=Class, top_k=1)
-template <int Class>
-struct RecallOf {
+template <int Class> struct RecallOf {
   static constexpr Name long_name            = detail::name_in_class<Class>("recall");
-  static constexpr std::string_view name     = long_name;                  // "class_3_recall"
+  static constexpr std::string_view name     = long_name;  // "class_3_recall"
   static constexpr std::size_t least_outputs = std::max(2, Class + 1);
-  using state = detail::Positives;
+  using state                                = detail::Positives;
 
-  template <class T>
-  void update(state& sums, Span<float const> y, Span<T const> wanted) const {
+  template <class T> void update(state& sums, Span<float const> y, Span<T const> wanted) const {
     detail::count(sums, detail::class_of(y) == Class, detail::class_of(wanted) == Class);
   }
   double result(state const& sums) const { return detail::recall(sums); }
@@ -87,15 +82,13 @@ struct RecallOf {
 ///
 /// targets   a label, or (B, classes)
 /// source    tf.keras.metrics.F1Score(average=None), its element Class
-template <int Class>
-struct F1Of {
+template <int Class> struct F1Of {
   static constexpr Name long_name            = detail::name_in_class<Class>("f1");
-  static constexpr std::string_view name     = long_name;                  // "class_3_f1"
+  static constexpr std::string_view name     = long_name;  // "class_3_f1"
   static constexpr std::size_t least_outputs = std::max(2, Class + 1);
-  using state = detail::Positives;
+  using state                                = detail::Positives;
 
-  template <class T>
-  void update(state& sums, Span<float const> y, Span<T const> wanted) const {
+  template <class T> void update(state& sums, Span<float const> y, Span<T const> wanted) const {
     detail::count(sums, detail::class_of(y) == Class, detail::class_of(wanted) == Class);
   }
   double result(state const& sums) const { return detail::f1(sums); }
@@ -107,15 +100,13 @@ struct F1Of {
 /// targets   a label, or (B, Classes)
 /// throws    BadArgument if the network has another number of outputs, or a label is not of a class
 /// source    tf.math.confusion_matrix
-template <int Classes>
-struct ConfusionMatrix {
+template <int Classes> struct ConfusionMatrix {
   static_assert(Classes > 0, "chorale: metric::ConfusionMatrix<Classes> needs at least 1 class");
   static constexpr std::string_view name     = "confusion_matrix";
   static constexpr std::size_t least_outputs = 2;
-  using state = std::array<double, std::size_t{Classes} * Classes>;
+  using state                                = std::array<double, std::size_t{Classes} * Classes>;
 
-  template <class T>
-  void update(state& table, Span<float const> y, Span<T const> wanted) const {
+  template <class T> void update(state& table, Span<float const> y, Span<T const> wanted) const {
     detail::count_in_table<Classes>(table, "metric::ConfusionMatrix", y, wanted);
   }
   double result(state const& table) const {
@@ -134,22 +125,20 @@ struct ConfusionMatrix {
 /// targets   a label, or (B, Classes)
 /// throws    BadArgument if the network has another number of outputs, or a label is not of a class
 /// source    tf.keras.metrics.MeanIoU(Classes, sparse_y_pred=False)
-template <int Classes>
-struct MeanIoU {
+template <int Classes> struct MeanIoU {
   static_assert(Classes > 0, "chorale: metric::MeanIoU<Classes> needs at least 1 class");
   static constexpr std::string_view name     = "mean_iou";
   static constexpr std::size_t least_outputs = 2;
-  using state = std::array<double, std::size_t{Classes} * Classes>;        // (wanted, taken for)
+  using state = std::array<double, std::size_t{Classes} * Classes>;  // (wanted, taken for)
 
-  template <class T>
-  void update(state& table, Span<float const> y, Span<T const> wanted) const {
+  template <class T> void update(state& table, Span<float const> y, Span<T const> wanted) const {
     detail::count_in_table<Classes>(table, "metric::MeanIoU", y, wanted);
   }
   double result(state const& table) const {
     constexpr auto n = std::size_t{Classes};
     auto sum = 0.0, classes = 0.0;
     for (std::size_t c = 0; c < n; ++c) {
-      auto either = -table[c * n + c];                                     // it is in its row and in its column
+      auto either = -table[c * n + c];  // it is in its row and in its column
       for (std::size_t i = 0; i < n; ++i) either += table[c * n + i] + table[i * n + c];
       sum += detail::ratio(table[c * n + c], either);
       classes += either != 0 ? 1 : 0;
@@ -168,9 +157,9 @@ struct Perplexity {
   static constexpr std::string_view name     = "perplexity";
   static constexpr std::size_t least_outputs = 2;
   static constexpr bool takes_logits         = true;
-  using state = std::array<double, ExactSum::size + 1>;                    // sum, rows
+  using state                                = std::array<double, ExactSum::size + 1>;  // sum, rows
 
-  std::optional<int> ignore_label{};                                       // of positions that do not count
+  std::optional<int> ignore_label{};  // of positions that do not count
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const {

@@ -25,17 +25,16 @@ struct ClassToken : Layer<ClassToken> {
   static constexpr std::string_view name = "class_token";
   static constexpr bool keeps_x          = false;
 
-  template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank == 2;
+  template <class X> static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank == 2;
 
-  template <class X>
-  static constexpr void check() {
-    static_assert(fits<X>, "chorale: ClassToken takes sequences of numbers (B, T, C); put nn::reshape<T, C>(...) before "
-                           "it");
+  template <class X> static constexpr void check() {
+    static_assert(fits<X>,
+                  "chorale: ClassToken takes sequences of numbers (B, T, C); put nn::reshape<T, C>(...) before "
+                  "it");
   }
-  template <int T, int C>
-    requires fits<Of<float, T, C>>
-  static constexpr auto output(Of<float, T, C>) { return Of<float, T + 1, C>{}; }
+  template <int T, int C> requires fits<Of<float, T, C>> static constexpr auto output(Of<float, T, C>) {
+    return Of<float, T + 1, C>{};
+  }
   static constexpr auto variables(auto x) { return std::array{table("token", 1, x.back)}; }
 
   static void forward(auto& at) {

@@ -39,16 +39,14 @@ concept PrecisionPolicy = requires {
 };
 
 /// How a network ends, by its last layer, not counting layers that only flatten.
-template <class N>
-constexpr Ending ending_of(Ending before) {
+template <class N> constexpr Ending ending_of(Ending before) {
   if constexpr (std::is_same_v<typename N::layer, Flatten>) return before;
   else if constexpr (std::is_same_v<typename N::layer, Sigmoid>) return Ending::sigmoid;
   else if constexpr (requires { requires N::layer::gives_probabilities; }) return Ending::softmax;
   else if constexpr (requires { N::apply::products; }) return Ending::logits;
   else return Ending::unknown;
 }
-template <class... N>
-constexpr Ending ending_of(List<N...>) {
+template <class... N> constexpr Ending ending_of(List<N...>) {
   auto last = Ending::unknown;
   ((last = ending_of<N>(last)), ...);
   return last;
@@ -59,17 +57,15 @@ constexpr Ending ending_of(List<N...>) {
 /// A network with its loss, optimizer and metrics: a value, independent of devices and replicas. A model, see ModelOn.
 ///
 /// source  tf.keras.Model.compile
-template <class Net, class Loss, class Optimizer, class... Metrics>
-struct Compiled {
-  using network = Net;
-  using input   = typename Net::input;
-  using output  = typename Net::output;
-  using target  = typename Loss::target;
-  using batch   = BasicBatch<float, target>;
-  template <class D>
-  using instance = Instance<D, Net, Loss, Optimizer, Metrics...>;
+template <class Net, class Loss, class Optimizer, class... Metrics> struct Compiled {
+  using network                     = Net;
+  using input                       = typename Net::input;
+  using output                      = typename Net::output;
+  using target                      = typename Loss::target;
+  using batch                       = BasicBatch<float, target>;
+  template <class D> using instance = Instance<D, Net, Loss, Optimizer, Metrics...>;
 
-  static constexpr auto const& plan = Net::plan;
+  static constexpr auto const& plan         = Net::plan;
   static constexpr std::size_t output_width = output::size;
   static constexpr CountedAs counted        = counted_as(input::dims, false);
   static constexpr std::array<std::string_view, sizeof...(Metrics)> metric_names{metric::name_of<Metrics>()...};
@@ -91,31 +87,30 @@ struct Compiled {
   }
 
   /// Creates variables and optimizer state on one device; the same seed gives the same bits everywhere.
-  template <class D>
-  instance<D> instantiate(D const& device, Seed seed) const {
+  template <class D> instance<D> instantiate(D const& device, Seed seed) const {
     return {device, loss, optimizer, metrics, seed};
   }
 
   /// Creates a copy whose optimizer has the state of one shard of all variables.
-  template <class D>
-  instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
+  template <class D> instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
     return {device, loss, optimizer, metrics, seed, shard};
   }
 
   /// How the network is cut into units on a device.
-  template <class D>
-  static constexpr UnitsView units_on() { return graph::UnitsOf<detail::SequentialTrace<Net>, D>::view; }
+  template <class D> static constexpr UnitsView units_on() {
+    return graph::UnitsOf<detail::SequentialTrace<Net>, D>::view;
+  }
 
   /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
-    return {device, loss, optimizer, metrics, seed,
-            std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
+    return {device,    loss,
+            optimizer, metrics,
+            seed,      std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
   }
 
   /// Creates an instance on another device that reads the variables of `owner` in place.
-  template <class D>
-  instance<D> instantiate_reader(D const& device, instance<D> const& owner) const {
+  template <class D> instance<D> instantiate_reader(D const& device, instance<D> const& owner) const {
     return {device, owner};
   }
 };
@@ -123,8 +118,7 @@ struct Compiled {
 namespace detail {
 
 /// Refuses a Net that is not a network, or ends with what its loss does not take. Returns false then.
-template <class Net, class Loss>
-constexpr bool check_network() {
+template <class Net, class Loss> constexpr bool check_network() {
   constexpr bool is_network = requires {
     Net::plan;
     typename Net::nodes;
@@ -136,11 +130,13 @@ constexpr bool check_network() {
     constexpr auto ending = ending_of(typename Net::nodes{});
     constexpr bool twice  = takes_logits<Loss> && ending == Ending::softmax;
     constexpr bool never  = takes_probabilities<Loss> && ending == Ending::logits;
-    static_assert(!twice, "chorale: the network ends with nn::Softmax, and this loss takes logits, to which it applies "
-                          "softmax itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
-                          "loss::CrossEntropyOfProbabilities");
-    static_assert(!never, "chorale: the network ends with logits, and this loss takes probabilities. Put nn::Softmax "
-                          "at its end, or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
+    static_assert(!twice,
+                  "chorale: the network ends with nn::Softmax, and this loss takes logits, to which it applies "
+                  "softmax itself. Remove nn::Softmax, or use loss::SparseCrossEntropyOfProbabilities or "
+                  "loss::CrossEntropyOfProbabilities");
+    static_assert(!never,
+                  "chorale: the network ends with logits, and this loss takes probabilities. Put nn::Softmax "
+                  "at its end, or use loss::SparseCrossEntropy or loss::CrossEntropy, which take logits");
     if constexpr (twice || never || has_misplaced(typename Net::nodes{})) return false;
     else return check_loss_fits<Loss, ending, Net::output::size>();
   }
@@ -148,8 +144,7 @@ constexpr bool check_network() {
 }
 
 /// Refuses a metric that lacks a member, or does not fit the network. Returns false then.
-template <class Net, class M, class Target>
-constexpr bool check_metric() {
+template <class Net, class M, class Target> constexpr bool check_metric() {
   if constexpr (check_metric_members<M, Target>())
     return check_metric_fits<M, ending_of(typename Net::nodes{}), Net::output::size>();
   else return false;
@@ -161,8 +156,9 @@ auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
   constexpr bool many   = sizeof...(Metrics) + (graph::counts_positions<Loss> ? 1 : 0) > StepHeader<float>::max_metrics;
   constexpr bool halves = MultipliesHalves<Net> && !optim::scales_loss<Optimizer>;
   static_assert(!many, "chorale: a model has at most 14 metrics");
-  static_assert(!halves, "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "
-                         "optim::LossScaled{optimizer}, or use bf16");
+  static_assert(!halves,
+                "chorale: in fp16 small gradients round to zero, so the loss has to be scaled. Write "
+                "optim::LossScaled{optimizer}, or use bf16");
   if constexpr (many || halves) {
     return RefusedModel{};
   } else {
@@ -173,8 +169,7 @@ auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
 
 /// Refuses arguments of nn::compile of which one is missing, lacks a member, or does not fit the network. Returns false
 /// then.
-template <class Net, class... Parts>
-constexpr bool check_members() {
+template <class Net, class... Parts> constexpr bool check_members() {
   using All = std::tuple<Parts...>;
   using Of  = Arguments<Parts...>;
   if constexpr (Of::check()) {
@@ -196,8 +191,7 @@ constexpr bool check_members() {
 ///
 /// returns   a model, see ModelOn; a RefusedModel if an argument was refused
 /// throws    BadArgument when a metric has a threshold of logits, and the network ends with nn::Sigmoid or nn::Softmax
-template <class Net, class... Parts>
-auto compile(Parts... parts) {
+template <class Net, class... Parts> auto compile(Parts... parts) {
   using Of = detail::Arguments<Parts...>;
   if constexpr (detail::check_members<Net, Parts...>()) {
     auto all = std::tie(parts...);
@@ -213,8 +207,7 @@ auto compile(Parts... parts) {
 /// Compiles a network in another Precision: nn::compile<Net, nn::Precision<bf16>>(loss, optimizer, metrics...).
 ///
 /// keeps   of a network derived from nn::Graph, activations are float on every device
-template <class Net, detail::PrecisionPolicy P, class... Parts>
-auto compile(Parts... parts) {
+template <class Net, detail::PrecisionPolicy P, class... Parts> auto compile(Parts... parts) {
   using Rounded = std::conditional_t<GraphNetwork<Net>, WithProducts<Net, P::products>, WithPrecision<Net, P>>;
   return compile<Rounded>(std::move(parts)...);
 }

@@ -21,8 +21,7 @@ namespace chorale::nn {
 /// options   Valid, which is Pad<0>, Same, Pad<n> or Causal, Stride<n>, Dilation<n>, Groups<n>, NoBias, an initializer;
 ///           default Valid, Stride<1>, GlorotUniform. On Cpu
 /// source    tf.keras.layers.Conv1D
-template <int Filters, int Kernel, class... Options>
-struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
+template <int Filters, int Kernel, class... Options> struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
   using Layer<Conv1D>::Layer;
 
   static constexpr std::string_view name = "conv1d";
@@ -45,14 +44,15 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
   static constexpr void check_size() {
     static_assert(is_sized, "chorale: Conv1D<Filters, Kernel> needs both to be at least 1");
   }
-  template <class In>
-  static constexpr void check() {
+  template <class In> static constexpr void check() {
     static_assert(((detail::known_option<Options> || detail::bias_option<Options> || detail::dilation_option<Options> ||
-                    detail::groups_option<Options> || std::is_same_v<Options, Causal>) && ...),
+                    detail::groups_option<Options> || std::is_same_v<Options, Causal>) &&
+                   ...),
                   "chorale: Conv1D takes filters, a kernel size, then Valid, Same, Pad<n> or Causal, Stride<n>, "
                   "Dilation<n>, Groups<n>, NoBias, and an initializer");
-    static_assert(In::rank == 2, "chorale: Conv1D takes sequences (B, T, C), a vector of numbers for each step; put "
-                                 "nn::reshape<T, C>(...) before it");
+    static_assert(In::rank == 2,
+                  "chorale: Conv1D takes sequences (B, T, C), a vector of numbers for each step; put "
+                  "nn::reshape<T, C>(...) before it");
     if constexpr (In::rank == 2) {
       static_assert(causal || detail::fits_image(window_on<In>(), padding),
                     "chorale: the kernel of this Conv1D is longer than the sequence; use a shorter one, or the option "
@@ -62,23 +62,28 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
     }
   }
 
-  template <class In>
-  static constexpr Window window_on() {
+  template <class In> static constexpr Window window_on() {
     if constexpr (In::rank != 2) return {};
     else {
-      auto w = detail::padded({.height = In::dims[0], .width = 1, .channels = In::dims[1], .kernel = Kernel,
-                               .stride = stride, .columns = 1, .dilation = dilation, .groups = groups}, padding);
+      auto w     = detail::padded({.height   = In::dims[0],
+                                   .width    = 1,
+                                   .channels = In::dims[1],
+                                   .kernel   = Kernel,
+                                   .stride   = stride,
+                                   .columns  = 1,
+                                   .dilation = dilation,
+                                   .groups   = groups},
+                                  padding);
       w.pad_left = w.pad_right = 0;
       if (causal) w.pad_before = (Kernel - 1) * dilation, w.pad_after = 0;
       return w;
     }
   }
 
-  template <class In>
-  struct apply {
+  template <class In> struct apply {
     static constexpr auto around = causal ? detail::Padding{.same = true} : padding;
     static constexpr int steps   = decltype(detail::image_of<window_on<In>(), around, Filters>())::dims[0];
-    using type = Shape<steps, Filters>;
+    using type                   = Shape<steps, Filters>;
 
     static constexpr int channels = std::max(1, (In::dims.empty() ? 1 : In::dims.back()) / groups);
     static constexpr int fan_in = Kernel * channels, fan_out = Kernel * Filters;
@@ -91,22 +96,22 @@ struct Conv1D : Layer<Conv1D<Filters, Kernel, Options...>> {
     static constexpr std::size_t products = type::size * fan_in;
   };
 
-  template <class D>
-  static constexpr bool check_device() {
+  template <class D> static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
     static_assert(fits, "chorale: nn::Conv1D has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 
   /// A convolution over an image of T rows and one column, whose layout is that of the sequence.
-  template <class D, class In>
-  struct stage : Kernels<D>::Conv2D {
-    using Base = typename Kernels<D>::Conv2D;
+  template <class D, class In> struct stage : Kernels<D>::Conv2D {
+    using Base                       = typename Kernels<D>::Conv2D;
     static constexpr bool overwrites = false, keeps_y = false;
 
     explicit stage(Site<D> const& site)
-        : Base{site.runtime, Kernels<D>::image(site.rows, In::dims[0], 1, In::dims[1]), site.rows, window_on<In>(),
-               Filters, site.wants_dx, biased, Base::Images::channels_last},
+        : Base{site.runtime, Kernels<D>::image(site.rows, In::dims[0], 1, In::dims[1]),
+               site.rows,    window_on<In>(),
+               Filters,      site.wants_dx,
+               biased,       Base::Images::channels_last},
           rows_{site.rows} {}
 
     auto out() const { return Kernels<D>::matrix(rows_, static_cast<int>(apply<In>::type::size)); }

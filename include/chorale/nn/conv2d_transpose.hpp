@@ -39,55 +39,55 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
   static constexpr void check_size() {
     static_assert(is_sized, "chorale: Conv2DTranspose<Filters, Kernel> needs both to be at least 1");
   }
-  template <class In>
-  static constexpr void check() {
+  template <class In> static constexpr void check() {
     static_assert(((detail::known_option<Options> || detail::bias_option<Options>) && ...) && padding.pixels == 0,
                   "chorale: Conv2DTranspose takes filters, a kernel size, then Valid or Same, Stride<n>, NoBias, and "
                   "an initializer");
-    static_assert(Kernel >= stride, "chorale: Conv2DTranspose needs a kernel at least as large as its stride, as other "
-                                    "pixels of y would be the bias alone");
+    static_assert(Kernel >= stride,
+                  "chorale: Conv2DTranspose needs a kernel at least as large as its stride, as other "
+                  "pixels of y would be the bias alone");
     static_assert(In::rank == 3,
                   "chorale: Conv2DTranspose takes images (B, H, W, C) but what comes in has another shape; put "
                   "nn::reshape<H, W, C>(...) before it");
   }
 
   /// The convolution of which it is the transpose.
-  template <class In>
-  static constexpr Window window_on() {
+  template <class In> static constexpr Window window_on() {
     if constexpr (In::rank != 3) return {};
     else {
       constexpr auto out = [](int size) { return padding.same ? size * stride : (size - 1) * stride + Kernel; };
-      return detail::padded({.height = out(In::dims[0]), .width = out(In::dims[1]), .channels = Filters,
-                             .kernel = Kernel, .stride = stride}, padding);
+      return detail::padded({.height   = out(In::dims[0]),
+                             .width    = out(In::dims[1]),
+                             .channels = Filters,
+                             .kernel   = Kernel,
+                             .stride   = stride},
+                            padding);
     }
   }
 
-  template <class In>
-  struct apply {
+  template <class In> struct apply {
     static constexpr auto window = window_on<In>();
-    using type = Shape<std::max(1, window.height), std::max(1, window.width), Filters>;
+    using type                   = Shape<std::max(1, window.height), std::max(1, window.width), Filters>;
 
     static constexpr int channels = In::dims.empty() ? 1 : In::dims.back();
     static constexpr int fan_in = Kernel * Kernel * Filters, fan_out = Kernel * Kernel * channels;
     static constexpr auto variables = [] {
-      constexpr auto kernel = VariableSpec{
-          "kernel", {Kernel, Kernel, Filters, channels}, 4, detail::init_or<Options...>(Init::glorot_uniform),
-          fan_in,   fan_out};
+      constexpr auto kernel = VariableSpec{"kernel", {Kernel, Kernel, Filters, channels},
+                                           4,        detail::init_or<Options...>(Init::glorot_uniform),
+                                           fan_in,   fan_out};
       if constexpr (biased) return std::array{kernel, VariableSpec{"bias", {Filters}, 1, Init::zeros, fan_in, fan_out}};
       else return std::array{kernel};
     }();
     static constexpr std::size_t products = In::size * fan_in;
   };
 
-  template <class D>
-  static constexpr bool check_device() {
+  template <class D> static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
     static_assert(fits, "chorale: nn::Conv2DTranspose has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 
-  template <class D, class In>
-  struct stage : Kernels<D>::Conv2DTranspose {
+  template <class D, class In> struct stage : Kernels<D>::Conv2DTranspose {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Conv2DTranspose{site.runtime, site.in, site.rows, window_on<In>(), apply<In>::channels, biased} {}

@@ -14,8 +14,7 @@ namespace chorale::nn {
 /// W, b    (In, Units), (Units)      Glorot uniform or as the option says, zeros
 /// y       (B, Units), (B, .., Units)
 /// source  tf.keras.layers.Dense
-template <int Units, class... Options>
-struct Dense : Layer<Dense<Units, Options...>> {
+template <int Units, class... Options> struct Dense : Layer<Dense<Units, Options...>> {
   using Layer<Dense>::Layer;
 
   static constexpr std::string_view name    = "dense";
@@ -27,19 +26,16 @@ struct Dense : Layer<Dense<Units, Options...>> {
     return "Dense<" + std::to_string(Units) + "," + std::string{text_of(init)} + ">";
   }
 
-  static constexpr void check_size() {
-    static_assert(is_sized, "chorale: Dense<Units> needs at least one unit");
-  }
-  template <class In>
-  static constexpr void check() {
+  static constexpr void check_size() { static_assert(is_sized, "chorale: Dense<Units> needs at least one unit"); }
+  template <class In> static constexpr void check() {
     static_assert((detail::initializer_option<Options> && ...),
                   "chorale: Dense takes a number of units and an initializer");
-    static_assert(In::rank == 1, "chorale: Dense takes (B, In) but the layer before gives an image; "
-                                 "put nn::Flatten before it");
+    static_assert(In::rank == 1,
+                  "chorale: Dense takes (B, In) but the layer before gives an image; "
+                  "put nn::Flatten before it");
   }
 
-  template <class In>
-  struct apply {
+  template <class In> struct apply {
     using type = Shape<Units>;
 
     static constexpr int inputs = static_cast<int>(In::size);
@@ -49,8 +45,7 @@ struct Dense : Layer<Dense<Units, Options...>> {
     static constexpr std::size_t products = In::size * Units;
   };
 
-  template <class D, class In>
-  struct stage : Kernels<D>::Dense {
+  template <class D, class In> struct stage : Kernels<D>::Dense {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
         : Kernels<D>::Dense{site.runtime, site.in, site.rows, apply<In>::inputs, Units} {}

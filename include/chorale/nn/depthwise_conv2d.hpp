@@ -14,8 +14,7 @@
 namespace chorale::nn {
 
 /// Option of DepthwiseConv2D: filters for each channel. Keras: depth_multiplier=N.
-template <int N>
-struct DepthMultiplier {
+template <int N> struct DepthMultiplier {
   static_assert(N > 0, "chorale: DepthMultiplier<N> needs at least 1");
   static constexpr int multiplier = N;
 };
@@ -24,10 +23,13 @@ namespace detail {
 
 template <class T> concept multiplier_option = requires { T::multiplier; };
 
-template <class... Options>
-constexpr int multiplier_or(int fallback) {
+template <class... Options> constexpr int multiplier_or(int fallback) {
   auto multiplier = fallback;
-  ([&] { if constexpr (multiplier_option<Options>) multiplier = Options::multiplier; }(), ...);
+  (
+      [&] {
+        if constexpr (multiplier_option<Options>) multiplier = Options::multiplier;
+      }(),
+      ...);
   return multiplier;
 }
 
@@ -41,8 +43,7 @@ constexpr int multiplier_or(int fallback) {
 /// y         (B, H', W', C m), with H' and W' as of Conv2D
 /// options   DepthMultiplier<m>, default 1, and those of Conv2D without Groups<n>. On Cpu
 /// source    tf.keras.layers.DepthwiseConv2D
-template <int Kernel, class... Options>
-struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
+template <int Kernel, class... Options> struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
   using Layer<DepthwiseConv2D>::Layer;
 
   static constexpr std::string_view name = "depthwise_conv2d";
@@ -61,13 +62,11 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
            std::to_string(multiplier) + ">," + std::string{text_of(init)} + (biased ? ">" : ",NoBias>");
   }
 
-  static constexpr void check_size() {
-    static_assert(is_sized, "chorale: DepthwiseConv2D<Kernel> needs at least 1");
-  }
-  template <class In>
-  static constexpr void check() {
+  static constexpr void check_size() { static_assert(is_sized, "chorale: DepthwiseConv2D<Kernel> needs at least 1"); }
+  template <class In> static constexpr void check() {
     static_assert(((detail::known_option<Options> || detail::bias_option<Options> || detail::columns_option<Options> ||
-                    detail::dilation_option<Options> || detail::multiplier_option<Options>) && ...),
+                    detail::dilation_option<Options> || detail::multiplier_option<Options>) &&
+                   ...),
                   "chorale: DepthwiseConv2D takes a kernel size, then Valid, Same or Pad<n>, Stride<n>, NoBias, "
                   "KernelWidth<n>, Dilation<n>, DepthMultiplier<n>, and an initializer");
     static_assert(In::rank == 3,
@@ -79,42 +78,46 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
                     "option Same");
   }
 
-  template <class In>
-  static constexpr Window window_on() {
+  template <class In> static constexpr Window window_on() {
     if constexpr (In::rank != 3) return {};
-    else return detail::padded({.height = In::dims[0], .width = In::dims[1], .channels = In::dims[2], .kernel = Kernel,
-                                .stride = stride, .columns = columns, .dilation = dilation, .groups = In::dims[2]},
-                               padding);
+    else
+      return detail::padded({.height   = In::dims[0],
+                             .width    = In::dims[1],
+                             .channels = In::dims[2],
+                             .kernel   = Kernel,
+                             .stride   = stride,
+                             .columns  = columns,
+                             .dilation = dilation,
+                             .groups   = In::dims[2]},
+                            padding);
   }
 
-  template <class In>
-  struct apply {
+  template <class In> struct apply {
     static constexpr int channels = In::dims.empty() ? 1 : In::dims.back(), filters = channels * multiplier;
     using type = decltype(detail::image_of<window_on<In>(), padding, filters>());
 
     static constexpr int fan_in = Kernel * columns * channels, fan_out = Kernel * columns * multiplier;
     static constexpr auto variables = [] {
-      constexpr auto kernel = VariableSpec{"kernel", {Kernel, columns, channels, multiplier}, 4,
-                                           detail::init_or<Options...>(Init::glorot_uniform), fan_in, fan_out};
+      constexpr auto kernel = VariableSpec{"kernel", {Kernel, columns, channels, multiplier},
+                                           4,        detail::init_or<Options...>(Init::glorot_uniform),
+                                           fan_in,   fan_out};
       if constexpr (biased) return std::array{kernel, VariableSpec{"bias", {filters}, 1, Init::zeros, fan_in, fan_out}};
       else return std::array{kernel};
     }();
     static constexpr std::size_t products = type::size * Kernel * columns;
   };
 
-  template <class D>
-  static constexpr bool check_device() {
+  template <class D> static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
     static_assert(fits, "chorale: nn::DepthwiseConv2D has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 
-  template <class D, class In>
-  struct stage : Kernels<D>::Conv2D {
+  template <class D, class In> struct stage : Kernels<D>::Conv2D {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site)
-        : Kernels<D>::Conv2D{site.runtime, site.in, site.rows, window_on<In>(), apply<In>::filters, site.wants_dx,
-                             biased} {}
+        : Kernels<D>::Conv2D{site.runtime,       site.in,       site.rows, window_on<In>(),
+                             apply<In>::filters, site.wants_dx, biased} {}
   };
 };
 
@@ -126,8 +129,7 @@ struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
 /// keeps     its variables are those of two layers: "depthwise_conv2d/kernel" is Keras' depthwise_kernel,
 ///           "conv2d/kernel" its pointwise_kernel, and "conv2d/bias" its bias
 /// source    Chollet, "Xception", CVPR 2017; tf.keras.layers.SeparableConv2D
-template <int Filters, int Kernel, class... Options>
-struct SeparableConv2D {
+template <int Filters, int Kernel, class... Options> struct SeparableConv2D {
   DepthwiseConv2D<Kernel, NoBias, Options...> each_channel;
   Conv2D<Filters, 1> over_channels;
 

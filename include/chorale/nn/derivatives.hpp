@@ -23,20 +23,19 @@
 namespace chorale::nn {
 
 /// A derivative by numbers of an input: By<0> is du/dx0, By<0, 0> and By<0, 1> are second ones. See nn::derivatives.
-template <int... I>
-struct By {
+template <int... I> struct By {
   static constexpr std::array<int, sizeof...(I)> dims{I...};
 };
 
 namespace detail {
 
 /// Refuses derivatives of an input that has none like them.
-template <class O, class... B>
-constexpr bool check_derivatives() {
-  constexpr bool is_vector = std::is_same_v<typename O::type, float> && O::rank == 1 && !O::is_ragged &&
-                             !graph::has_spread<O>;
-  static_assert(is_vector, "chorale: nn::derivatives takes an input of numbers (B, N), e.g. of a Field<float, 2>, that "
-                           "is the same on all ranks");
+template <class O, class... B> constexpr bool check_derivatives() {
+  constexpr bool is_vector =
+      std::is_same_v<typename O::type, float> && O::rank == 1 && !O::is_ragged && !graph::has_spread<O>;
+  static_assert(is_vector,
+                "chorale: nn::derivatives takes an input of numbers (B, N), e.g. of a Field<float, 2>, that "
+                "is the same on all ranks");
   constexpr bool orders = sizeof...(B) > 0 && ((B::dims.size() == 1 || B::dims.size() == 2) && ...);
   static_assert(orders, "chorale: nn::derivatives gives first and second derivatives: nn::By<i> and nn::By<i, j>");
   constexpr bool within = !is_vector || ([] {
@@ -44,30 +43,31 @@ constexpr bool check_derivatives() {
       if (i < 0 || i >= O::back) return false;
     return true;
   }() && ...);
-  static_assert(within, "chorale: an nn::By<i> or nn::By<i, j> counts the numbers of the input from 0, and the input "
-                        "has fewer");
+  static_assert(within,
+                "chorale: an nn::By<i> or nn::By<i, j> counts the numbers of the input from 0, and the input "
+                "has fewer");
   return is_vector && orders && within;
 }
 
 /// Refuses a layer that derivatives cannot go through.
-template <class L, class... O>
-constexpr bool check_derivatives_of() {
+template <class L, class... O> constexpr bool check_derivatives_of() {
   constexpr bool alike = [] {
     using First = std::tuple_element_t<0, std::tuple<O...>>;
     if constexpr ((requires { typename O::parts; } && ...))
       return (std::is_same_v<typename First::parts, typename O::parts> && ...);
     else return false;
   }();
-  static_assert(alike, "chorale: within nn::derivatives a layer combines a value that has derivatives with one that "
-                       "has none, or other ones. Make all of it from the argument of the function");
+  static_assert(alike,
+                "chorale: within nn::derivatives a layer combines a value that has derivatives with one that "
+                "has none, or other ones. Make all of it from the argument of the function");
   return alike;
 }
-template <class L, class Form>
-constexpr bool check_form() {
+template <class L, class Form> constexpr bool check_form() {
   constexpr bool has_form = !requires { requires Form::missing; };
-  static_assert(has_form, "chorale: this layer has no second derivatives for nn::derivatives, which goes through "
-                          "nn::Dense, + - *, concatenate, Tanh, Sigmoid, Softplus, SiLU, GELU, and an nn::Elementwise "
-                          "with d2f and d3f");
+  static_assert(has_form,
+                "chorale: this layer has no second derivatives for nn::derivatives, which goes through "
+                "nn::Dense, + - *, concatenate, Tanh, Sigmoid, Softplus, SiLU, GELU, and an nn::Elementwise "
+                "with d2f and d3f");
   return has_form;
 }
 
@@ -76,8 +76,7 @@ constexpr bool check_form() {
 namespace graph {
 
 // Declared in call.hpp: the call of a layer with values that have derivatives.
-template <class D, class L, class... O>
-struct CallWithDerivatives {
+template <class D, class L, class... O> struct CallWithDerivatives {
   static constexpr auto run(int& id, std::string_view name, Tensor<D, O>... x) {
     auto& trace = *std::get<0>(std::tuple{x.trace...});
     if constexpr (nn::detail::check_derivatives_of<L, O...>()) {
@@ -96,12 +95,10 @@ struct CallWithDerivatives {
     trace.mistake = Mistake::refused;
     return {&trace, 0};
   }
-  template <class S, int Parts, int N>
-  static constexpr auto wrapped(Tensor<D, Of<float, Parts, N>> y) {
+  template <class S, int Parts, int N> static constexpr auto wrapped(Tensor<D, Of<float, Parts, N>> y) {
     return Tensor<D, WithParts<Of<float, N>, S>>{y.trace, y.value};
   }
-  template <class S>
-  static constexpr auto wrapped(Tensor<D, Refused> y) { return y; }
+  template <class S> static constexpr auto wrapped(Tensor<D, Refused> y) { return y; }
 };
 
 }  // namespace graph
@@ -121,8 +118,7 @@ struct CallWithDerivatives {
 ///           and by j for each By<i, j>
 /// source    Raissi, Perdikaris & Karniadakis, "Physics-informed neural networks", 2019; torch.autograd.grad with
 ///           create_graph=True, of which these are the numbers
-template <class... B, class Net, class D, class O>
-constexpr auto derivatives(Net const& net, Tensor<D, O> x) {
+template <class... B, class Net, class D, class O> constexpr auto derivatives(Net const& net, Tensor<D, O> x) {
   using S            = detail::PartsOf<B...>;
   auto const refused = [&] {
     x.trace->mistake = graph::Mistake::refused;

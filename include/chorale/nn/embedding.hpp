@@ -22,21 +22,17 @@ namespace chorale::nn {
 namespace detail {
 
 /// y = x Wᵀ, with the table W of an Embedding.
-template <int Rows, int Width>
-struct Logits : Layer<Logits<Rows, Width>> {
+template <int Rows, int Width> struct Logits : Layer<Logits<Rows, Width>> {
   static constexpr std::string_view name = "embedding";
   static constexpr bool each_position    = true;
 
   template <class X>
   static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank > 0 && X::back == Width;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(fits<X>, "chorale: logits(x) of an Embedding takes vectors (B, .., width) as wide as its own");
   }
-  template <class X>
-    requires fits<X>
-  static constexpr auto output(X) { return WithBack<X, Rows>{}; }
+  template <class X> requires fits<X> static constexpr auto output(X) { return WithBack<X, Rows>{}; }
   static constexpr auto variables(auto) { return std::array{table("embeddings", Rows, Width)}; }
   static constexpr std::size_t products(auto x) { return x.size * Rows; }
 
@@ -52,16 +48,13 @@ struct Logits : Layer<Logits<Rows, Width>> {
               {.data = at.dx().data(), .stride = Width, .beta = 1});
   }
 
-  template <class D>
-  static void queue_forward(auto& at) {
+  template <class D> static void queue_forward(auto& at) {
     Kernels<D>::product(at.x().size() / Width, Rows, Width, {at.x().data()}, {at.v[0].data(), true}, at.y().data());
   }
-  template <class D>
-  static void queue_backward(auto& at) {
+  template <class D> static void queue_backward(auto& at) {
     auto const n = at.x().size() / Width;
     Kernels<D>::add_product(Rows, Width, n, {at.dy().data(), true}, {at.x().data()}, at.dv[0].data());
-    if (!at.dx().empty())
-      Kernels<D>::add_product(n, Width, Rows, {at.dy().data()}, {at.v[0].data()}, at.dx().data());
+    if (!at.dx().empty()) Kernels<D>::add_product(n, Width, Rows, {at.dy().data()}, {at.v[0].data()}, at.dx().data());
   }
 
  private:
@@ -87,13 +80,14 @@ struct Logits : Layer<Logits<Rows, Width>> {
 
 /// Options of an Embedding: the gradient of its table is dense, as that of any other variable. An optimizer then
 /// updates all rows in each step, as in Keras.
-struct DenseGradient { static constexpr bool gives_rows = false; };
+struct DenseGradient {
+  static constexpr bool gives_rows = false;
+};
 
 namespace detail {
 
 /// Base of the layers with a table of so many rows.
-template <int Rows, int Width>
-struct TableSize {
+template <int Rows, int Width> struct TableSize {
   static constexpr bool is_sized = Rows > 0 && Width > 0;
   static constexpr void check_size() {
     static_assert(is_sized, "chorale: Embedding<rows, width> needs both to be at least 1");
@@ -101,15 +95,13 @@ struct TableSize {
 };
 
 /// The table of an embedding, and what all embeddings do with its rows.
-template <int Rows, int Width, class... Options>
-struct Table {
+template <int Rows, int Width, class... Options> struct Table {
   static constexpr bool by_rows      = ((Options::gives_rows) && ... && true);
-  static constexpr std::size_t ahead = 16;                                 // ids whose memory is fetched before
+  static constexpr std::size_t ahead = 16;  // ids whose memory is fetched before
 
   static constexpr auto variables() { return std::array{table("embeddings", Rows, Width)}; }
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(!std::is_same_v<typename X::type, float>,
                   "chorale: Embedding takes ids, a field of int or of bytes, but what comes in are numbers");
   }
@@ -122,7 +114,7 @@ struct Table {
           auto const per_row = at.x().size() / at.rows;
           row = i / per_row, first = row * per_row;
         } else {
-          auto const ids = at.x().size() / at.ragged[0]->positions;        // of a position
+          auto const ids = at.x().size() / at.ragged[0]->positions;  // of a position
           at.each_row([&](std::size_t r, std::size_t begin, std::size_t n) {
             if (begin * ids <= i && n > 0) row = r, first = begin * ids;
           });
@@ -164,16 +156,15 @@ struct Table {
 template <int Rows, int Width, class... Options>
 struct Embedding : Layer<Embedding<Rows, Width, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<Embedding>::Layer;
-  using table = detail::Table<Rows, Width, Options...>;
+  using table                            = detail::Table<Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
-  static constexpr bool keeps_x          = true, each_position = true;
-  static constexpr bool gives_rows       = table::by_rows;
+  static constexpr bool keeps_x = true, each_position = true;
+  static constexpr bool gives_rows = table::by_rows;
 
-  template <class X>
-  static constexpr void check() { table::template check<X>(); }
-  template <class T, int... D>
-    requires(!std::is_same_v<T, float>)
-  static constexpr auto output(Of<T, D...>) { return Of<float, D..., Width>{}; }
+  template <class X> static constexpr void check() { table::template check<X>(); }
+  template <class T, int... D> requires(!std::is_same_v<T, float>) static constexpr auto output(Of<T, D...>) {
+    return Of<float, D..., Width>{};
+  }
   static constexpr auto variables(auto) { return table::variables(); }
 
   /// The products of x with each row of the table: a last layer whose weights are those of this one.
@@ -181,8 +172,7 @@ struct Embedding : Layer<Embedding<Rows, Width, Options...>>, detail::TableSize<
   /// x         (B, .., Width)
   /// returns   (B, .., Rows)
   /// source    Press & Wolf, "Using the Output Embedding to Improve Language Models", EACL 2017
-  template <class D, class O>
-  constexpr auto logits(Tensor<D, O> x) const {
+  template <class D, class O> constexpr auto logits(Tensor<D, O> x) const {
     return graph::call<D, detail::Logits<Rows, Width>>(this->id(), this->name_, x);
   }
 
@@ -203,12 +193,10 @@ struct Embedding : Layer<Embedding<Rows, Width, Options...>>, detail::TableSize<
   }
 
   static void look(auto const& at) { table::expect_known(at); }
-  template <class D>
-  static void queue_forward(auto& at) {
+  template <class D> static void queue_forward(auto& at) {
     Kernels<D>::gather(at.x().size(), Rows, Width, at.v[0].data(), at.x().data(), at.y().data());
   }
-  template <class D>
-  static void queue_backward(auto& at) {
+  template <class D> static void queue_backward(auto& at) {
     Kernels<D>::gather_back(at.x().size(), Rows, Width, at.x().data(), at.dy().data(), at.dv[0].data());
   }
 };
@@ -235,19 +223,18 @@ constexpr float factor_of(Bag as, std::size_t n) { return as == Bag::mean ? 1 / 
 template <int Rows, int Width, Bag As = Bag::mean, class... Options>
 struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<EmbeddingBag>::Layer;
-  using table = detail::Table<Rows, Width, Options...>;
+  using table                            = detail::Table<Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding_bag";
-  static constexpr bool keeps_x          = true, reads_lengths = true;
-  static constexpr bool gives_rows       = table::by_rows;
+  static constexpr bool keeps_x = true, reads_lengths = true;
+  static constexpr bool gives_rows = table::by_rows;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     table::template check<X>();
     static_assert(X::rank == 1, "chorale: EmbeddingBag takes (B, n) ids; put nn::reshape<n>(...) before it");
   }
-  template <class T, int N>
-    requires(!std::is_same_v<T, float>)
-  static constexpr auto output(Of<T, N>) { return Of<float, Width>{}; }
+  template <class T, int N> requires(!std::is_same_v<T, float>) static constexpr auto output(Of<T, N>) {
+    return Of<float, Width>{};
+  }
   static constexpr auto variables(auto) { return table::variables(); }
 
   static void forward(auto& at) {
@@ -270,7 +257,7 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>>, detail::
       if (n == 0) return;
       for (std::size_t c = 0; c < Width; ++c) d[c] = detail::factor_of(As, n) * at.dy()[r * Width + c];
       auto* const rows  = at.rows_of[0];
-      auto const shared = rows == nullptr ? 0 : rows->share(d.data());     // one vector for all ids of the bag
+      auto const shared = rows == nullptr ? 0 : rows->share(d.data());  // one vector for all ids of the bag
       for (std::size_t i = first; i < first + n; ++i)
         if (rows == nullptr) table::add(at, at.x()[i], d.data());
         else table::fetch_gradient(at, i), rows->add_shared(static_cast<std::size_t>(at.x()[i]), shared);
@@ -284,29 +271,25 @@ struct EmbeddingBag : Layer<EmbeddingBag<Rows, Width, As, Options...>>, detail::
 /// places    (Steps, Width), uniform between -0.05 and 0.05
 /// throws    BadArgument when a row of a ragged value is longer than the table
 /// source    Gehring et al., "Convolutional Sequence to Sequence Learning", ICML 2017; GPT-2
-template <int Steps, int Width>
-struct Positions : Layer<Positions<Steps, Width>> {
+template <int Steps, int Width> struct Positions : Layer<Positions<Steps, Width>> {
   using Layer<Positions>::Layer;
   static constexpr std::string_view name = "positions";
-  static constexpr bool keeps_x          = false, reads_lengths = true;
+  static constexpr bool keeps_x = false, reads_lengths = true;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(std::is_same_v<typename X::type, float> && X::rank == 2 && X::back == Width && X::vectors <= Steps,
                   "chorale: Positions<steps, width> takes sequences (B, T, width) of at most that many steps");
   }
-  template <int T>
-    requires(T <= Steps)
-  static constexpr auto output(Of<float, T, Width> x) { return x; }
+  template <int T> requires(T <= Steps) static constexpr auto output(Of<float, T, Width> x) { return x; }
   static constexpr auto variables(auto) { return std::array{table("places", Steps, Width)}; }
 
   static void forward(auto& at) {
     for (std::size_t r = 0; r < at.lengths().size(); ++r)
       if (auto const n = at.lengths()[r]; n > Steps)
-        throw BadArgument{"row " + std::to_string(r) + " of the batch has " + std::to_string(n) +
-                              " positions, but nn::Positions has vectors for " + std::to_string(Steps) + ".",
-                          "nn::Positions<" + std::to_string(n) + ", " + std::to_string(Width) +
-                              ">, or a map that shortens rows."};
+        throw BadArgument{
+            "row " + std::to_string(r) + " of the batch has " + std::to_string(n) +
+                " positions, but nn::Positions has vectors for " + std::to_string(Steps) + ".",
+            "nn::Positions<" + std::to_string(n) + ", " + std::to_string(Width) + ">, or a map that shortens rows."};
     at.each_row([&](std::size_t, std::size_t first, std::size_t n) {
       auto const x = at.x().subspan(first * Width, n * Width);
       for (std::size_t i = 0; i < x.size(); ++i) at.y()[first * Width + i] = x[i] + at.v[0][i];
@@ -319,18 +302,15 @@ struct Positions : Layer<Positions<Steps, Width>> {
     for (std::size_t i = 0; i < at.dx().size(); ++i) at.dx()[i] += at.dy()[i];
   }
 
-  template <class D>
-  static void queue_forward(auto& at) {
+  template <class D> static void queue_forward(auto& at) {
     Kernels<D>::add_to_rows(at.rows, of_row<decltype(at)>, at.x().data(), at.v[0].data(), at.y().data());
   }
-  template <class D>
-  static void queue_backward(auto& at) {
+  template <class D> static void queue_backward(auto& at) {
     Kernels<D>::add_to_rows_back(at.rows, of_row<decltype(at)>, at.dy().data(), at.dv[0].data(), at.dx().data());
   }
 
  private:
-  template <class At>
-  static constexpr std::size_t of_row = std::remove_cvref_t<At>::X::size;
+  template <class At> static constexpr std::size_t of_row = std::remove_cvref_t<At>::X::size;
 };
 
 }  // namespace chorale::nn

@@ -33,12 +33,12 @@ namespace chorale::nn::detail {
 class ExpertExchange {
  public:
   struct Sizes {
-    std::size_t experts = 1, chosen = 1, width = 1, hidden = 1;            // chosen: experts of a token
-    std::size_t percent = 100;                                             // of an even share that an expert has room for
+    std::size_t experts = 1, chosen = 1, width = 1, hidden = 1;  // chosen: experts of a token
+    std::size_t percent = 100;                                   // of an even share that an expert has room for
   };
   /// The variables of the experts of this rank, or their gradients, one expert after another.
   struct OfExperts {
-    float *widen, *widen_bias, *narrow, *narrow_bias;                      // (C, H), (H), (H, C), (C)
+    float *widen, *widen_bias, *narrow, *narrow_bias;  // (C, H), (H), (H, C), (C)
   };
 
   /// x       (tokens, width); router: (width, experts)
@@ -107,7 +107,7 @@ class ExpertExchange {
       }
     });
     send_to_owners();
-    gather(out_);                                                          // now the gradients by what it was
+    gather(out_);  // now the gradients by what it was
     d_h_.resize(h_.size());
     auto part = Rank{-1};
     each_block([&](Rank r, std::size_t e, std::size_t first, std::size_t n) {
@@ -122,7 +122,7 @@ class ExpertExchange {
       rows[0]->add(e, made.widen), rows[1]->add(e, made.widen_bias);
       rows[2]->add(e, made.narrow), rows[3]->add(e, made.narrow_bias);
     });
-    scatter(x_);                                                           // now the gradients by what they were
+    scatter(x_);  // now the gradients by what they were
     exchange_.to_askers(answers_, got_);
     if (!dx.empty())
       each_kept([&](std::size_t t, std::size_t, Rank q, std::size_t slot) {
@@ -171,15 +171,16 @@ class ExpertExchange {
 
   /// Checks the numbers of a rank, from which sizes follow: each of its tokens chooses as many different experts.
   void expect_choices(Rank r, Span<std::uint32_t const> told) const {
-    if (told.empty()) return;                                              // all ranks have the same rows
+    if (told.empty()) return;  // all ranks have the same rows
     auto all = std::uint64_t{0}, most = std::uint64_t{0};
     for (auto const n : told.first(s_.experts)) all += n, most = std::max<std::uint64_t>(most, n);
     if (all == told.back() * std::uint64_t{s_.chosen} && most <= told.back()) return;
-    throw Disagreement{Fault::collective_mismatch,
-                       sentence("rank {} tells rank {} that its {} tokens choose experts {} times, one of them {} times, "
-                                "where each token chooses {} of {} experts.", r, exchange_.rank(), told.back(), all, most,
-                                s_.chosen, s_.experts),
-                       "the same model on every rank, and a look at the memory of that host."};
+    throw Disagreement{
+        Fault::collective_mismatch,
+        sentence("rank {} tells rank {} that its {} tokens choose experts {} times, one of them {} times, "
+                 "where each token chooses {} of {} experts.",
+                 r, exchange_.rank(), told.back(), all, most, s_.chosen, s_.experts),
+        "the same model on every rank, and a look at the memory of that host."};
   }
 
   /// Sends vectors to the ranks of their experts, each of which has told how many.
@@ -243,15 +244,13 @@ class ExpertExchange {
   }
 
   /// Calls f(token, choice, owner, slot) for each choice that has a place.
-  template <class F>
-  void each_kept(F&& f) const {
+  template <class F> void each_kept(F&& f) const {
     for (std::size_t i = 0; i < choice_.size(); ++i)
       if (slot_[i] != nowhere) f(i / s_.chosen, i, owner(choice_[i]), slot_[i]);
   }
 
   /// Calls f(rank, row in its list, row of an expert, rows) for what each rank has sent to each expert of this one.
-  template <class F>
-  void each_segment(F&& f) {
+  template <class F> void each_segment(F&& f) {
     seen_.assign(static_cast<std::size_t>(exchange_.size()), 0);
     for (std::size_t e = 0; e < own_; ++e)
       for (auto [r, to] = std::pair{Rank{0}, rows_of_[e]}; r < exchange_.size(); ++r) {
@@ -274,10 +273,10 @@ class ExpertExchange {
 
   /// Calls f(rank, expert, first row, rows) for what is computed at once: all tokens of an expert, or, of logical
   /// shards, those of each rank, one rank after another. Of a rank without tokens there is nothing.
-  template <class F>
-  void each_block(F&& f) const {
+  template <class F> void each_block(F&& f) const {
     if (!exchange_.in_shards()) {
-      for (std::size_t e = 0; e < own_ && all_tokens_ > 0; ++e) f(Rank{0}, e, rows_of_[e], rows_of_[e + 1] - rows_of_[e]);
+      for (std::size_t e = 0; e < own_ && all_tokens_ > 0; ++e)
+        f(Rank{0}, e, rows_of_[e], rows_of_[e + 1] - rows_of_[e]);
       return;
     }
     for (Rank r = 0; r < exchange_.size(); ++r)
@@ -294,7 +293,8 @@ class ExpertExchange {
                    std::size_t to) {
     if (n == 0) return;
     auto const W = s_.width, H = s_.hidden;
-    auto *const h = &h_[first * H], *const d_h = &d_h_[first * H], *const d = &out_[first * W], *const x = &x_[first * W];
+    auto *const h = &h_[first * H], *const d_h = &d_h_[first * H], *const d = &out_[first * W],
+                *const x = &x_[first * W];
     add_rows(d, n, W, dv.narrow_bias + to * W);
     cpu::matmul(H, W, n, {h, H, true}, {d, W}, {.data = dv.narrow + to * matrix(), .stride = W, .beta = 1});
     cpu::matmul(n, H, W, {d, W}, {v.narrow + e * matrix(), W, true}, {.data = d_h, .stride = H});
@@ -312,8 +312,8 @@ class ExpertExchange {
   void backward_of_router(std::size_t t, float const* x, float const* router, float* d_router, float balance,
                           Span<float> dx) {
     auto const* const p = &probability_[t * s_.experts];
-    auto const begin    = t * s_.chosen, end = begin + s_.chosen;
-    auto mean = 0.0F, total = 0.0F;                                        // over the weights; of the chosen probabilities
+    auto const begin = t * s_.chosen, end = begin + s_.chosen;
+    auto mean = 0.0F, total = 0.0F;  // over the weights; of the chosen probabilities
     for (auto i = begin; i < end; ++i) mean += weight_[i] * by_weight_[i], total += p[choice_[i]];
     by_probability_.assign(s_.experts, 0.0F);
     for (auto i = begin; i < end; ++i)
@@ -337,14 +337,14 @@ class ExpertExchange {
 
   OwnerExchange exchange_;
   Sizes s_;
-  std::size_t own_ = 1, tokens_ = 0, all_tokens_ = 0;                      // experts of this rank
-  std::vector<float> probability_, weight_, by_weight_, by_probability_;   // (tokens, experts); of choices; of a token
+  std::size_t own_ = 1, tokens_ = 0, all_tokens_ = 0;                     // experts of this rank
+  std::vector<float> probability_, weight_, by_weight_, by_probability_;  // (tokens, experts); of choices; of a token
   std::vector<std::size_t> choice_, slot_, first_, seen_, rows_of_;
-  std::vector<std::uint32_t> counts_, chosen_, dropped_;                   // of experts: here, in the whole batch
-  ListsOfRanks<std::uint32_t> told_, kept_;                                // choices of each rank of each expert
+  std::vector<std::uint32_t> counts_, chosen_, dropped_;  // of experts: here, in the whole batch
+  ListsOfRanks<std::uint32_t> told_, kept_;               // choices of each rank of each expert
   ListsOfRanks<float> sent_, received_, answers_, got_;
-  std::vector<float> x_, h_, out_, d_h_;                                   // one expert of this rank after another
-  std::vector<float> scratch_;                                             // gradients of the variables of one expert
+  std::vector<float> x_, h_, out_, d_h_;  // one expert of this rank after another
+  std::vector<float> scratch_;            // gradients of the variables of one expert
 };
 
 }  // namespace chorale::nn::detail

@@ -19,14 +19,12 @@ namespace chorale::nn {
 
 /// Each expert takes at most that many percent of an even share: of tokens times their experts, divided by the experts.
 /// 100 is what all of them need if all are chosen alike.
-template <int Percent>
-struct Capacity {
+template <int Percent> struct Capacity {
   static constexpr std::size_t percent = Percent;
 };
 
 /// So many experts compute on each token.
-template <int Count>
-struct Top {
+template <int Count> struct Top {
   static constexpr std::size_t chosen = Count;
 };
 
@@ -34,14 +32,15 @@ struct Top {
 /// part of the choices of the batch that are e, p(e) the mean of its probability. The loss that is shown is without it.
 ///
 /// source  Fedus et al., "Switch Transformers", JMLR 2022
-template <int Percent>
-struct Balanced {
+template <int Percent> struct Balanced {
   static_assert(Percent > 0, "chorale: Balanced<Percent> of nn::Experts needs at least 1 percent");
   static constexpr float balance = static_cast<float>(Percent) / 100.0F;
 };
 
 /// nn::Experts without the variable that counts choices without room, so that it may be in an nn::Recompute.
-struct Uncounted { static constexpr bool counted = false; };
+struct Uncounted {
+  static constexpr bool counted = false;
+};
 
 namespace detail {
 
@@ -53,18 +52,19 @@ template <class T> concept counted_option  = requires { T::counted; };
 /// The options of an nn::Experts.
 struct ExpertOptions {
   std::size_t percent = 125, chosen = 2;
-  float balance       = 0;
-  bool counted        = true;
+  float balance = 0;
+  bool counted  = true;
 
-  template <class... Options>
-  static constexpr ExpertOptions of() {
+  template <class... Options> static constexpr ExpertOptions of() {
     auto all = ExpertOptions{};
-    ([&] {
-      if constexpr (capacity_option<Options>) all.percent = Options::percent;
-      else if constexpr (top_option<Options>) all.chosen = Options::chosen;
-      else if constexpr (balance_option<Options>) all.balance = Options::balance;
-      else if constexpr (counted_option<Options>) all.counted = Options::counted;
-    }(), ...);
+    (
+        [&] {
+          if constexpr (capacity_option<Options>) all.percent = Options::percent;
+          else if constexpr (top_option<Options>) all.chosen = Options::chosen;
+          else if constexpr (balance_option<Options>) all.balance = Options::balance;
+          else if constexpr (counted_option<Options>) all.counted = Options::counted;
+        }(),
+        ...);
     return all;
   }
 };
@@ -96,44 +96,42 @@ struct ExpertOptions {
 template <class A, int Count, int Hidden, class... Options>
 struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
   using Layer<Experts>::Layer;
-  using axis  = A;
-  using state = detail::ExpertExchange;
+  using axis                             = A;
+  using state                            = detail::ExpertExchange;
   static constexpr auto options          = detail::ExpertOptions::of<Options...>();
   static constexpr std::string_view name = "experts";
-  static constexpr bool keeps_x          = true, each_position = true, whole_share = true;
-  static constexpr bool other_rows       = true;
-  static constexpr int of_a_rank         = Count / A::size < 1 ? 1 : Count / A::size;
+  static constexpr bool keeps_x = true, each_position = true, whole_share = true;
+  static constexpr bool other_rows = true;
+  static constexpr int of_a_rank   = Count / A::size < 1 ? 1 : Count / A::size;
 
-  template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank > 0;
+  template <class X> static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank > 0;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(fits<X>, "chorale: Experts takes vectors (B, .., C) of numbers");
-    static_assert(Count % A::size == 0, "chorale: Experts<A, experts, hidden> deals out its experts evenly: their number "
-                                        "must be a multiple of the size of axis A");
+    static_assert(Count % A::size == 0,
+                  "chorale: Experts<A, experts, hidden> deals out its experts evenly: their number "
+                  "must be a multiple of the size of axis A");
     static_assert(options.percent > 0,
                   "chorale: Capacity<Percent> of nn::Experts needs at least 1 percent of an even share");
     static_assert(options.chosen > 0, "chorale: Top<Count> of nn::Experts needs at least 1 expert for each token");
     static_assert(options.chosen <= static_cast<std::size_t>(Count),
                   "chorale: Top<k> of Experts<A, experts, hidden> chooses more experts for a token than there are");
-    static_assert(((detail::capacity_option<Options> || detail::top_option<Options> || detail::balance_option<Options> ||
-                    detail::counted_option<Options>) && ...),
-                  "chorale: this option is not one of Experts. It takes Capacity<percent>, Top<k>, Balanced<percent> and "
-                  "Uncounted");
+    static_assert(
+        ((detail::capacity_option<Options> || detail::top_option<Options> || detail::balance_option<Options> ||
+          detail::counted_option<Options>) &&
+         ...),
+        "chorale: this option is not one of Experts. It takes Capacity<percent>, Top<k>, Balanced<percent> and "
+        "Uncounted");
   }
-  template <class X>
-    requires fits<X>
-  static constexpr auto output(X x) { return x; }
+  template <class X> requires fits<X> static constexpr auto output(X x) { return x; }
 
   static constexpr auto variables(auto x) {
     auto const matrix = [](std::string_view what, int in, int out) {
       return of_ranks(detail::spec_of(what, Init::glorot_uniform, in, out, of_a_rank, in, out));
     };
-    auto const trained =
-        std::array{glorot_uniform("router", x.back, Count), matrix("widen", x.back, Hidden),
-                   of_ranks(zeros("widen_bias", of_a_rank, Hidden)), matrix("narrow", Hidden, x.back),
-                   of_ranks(zeros("narrow_bias", of_a_rank, x.back))};
+    auto const trained = std::array{glorot_uniform("router", x.back, Count), matrix("widen", x.back, Hidden),
+                                    of_ranks(zeros("widen_bias", of_a_rank, Hidden)), matrix("narrow", Hidden, x.back),
+                                    of_ranks(zeros("narrow_bias", of_a_rank, x.back))};
     if constexpr (options.counted) {
       auto count    = zeros("dropped", Count);
       count.tracked = true;
@@ -149,8 +147,10 @@ struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
   static void forward(auto& at) {
     using X = typename std::remove_cvref_t<decltype(at)>::X;
     at.state->route(group_along<A>(at.axes),
-                    {.experts = static_cast<std::size_t>(Count), .chosen = options.chosen,
-                     .width = static_cast<std::size_t>(X::back), .hidden = static_cast<std::size_t>(Hidden),
+                    {.experts = static_cast<std::size_t>(Count),
+                     .chosen  = options.chosen,
+                     .width   = static_cast<std::size_t>(X::back),
+                     .hidden  = static_cast<std::size_t>(Hidden),
                      .percent = options.percent},
                     at.x(), at.v[0].data());
     at.state->compute(at.x(), of_experts(at.v), at.y().data());

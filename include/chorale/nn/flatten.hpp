@@ -11,17 +11,14 @@ namespace chorale::nn {
 struct Flatten : Layer<Flatten> {
   static constexpr std::string_view name = "flatten";
 
-  template <class In>
-  static constexpr void check() {}                                         // takes any shape
+  template <class In> static constexpr void check() {}  // takes any shape
 
-  template <class In>
-  struct apply {
+  template <class In> struct apply {
     using type = Shape<static_cast<int>(In::size)>;
     static constexpr std::array<VariableSpec, 0> variables{};
   };
 
-  template <class Kernel, class D, class In>
-  struct stage_of : Kernel {
+  template <class Kernel, class D, class In> struct stage_of : Kernel {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage_of(Site<D> const& site)
         : Kernel{site.runtime, site.in, plain(site.rows), site.rows, static_cast<int>(In::size)} {}
@@ -32,8 +29,7 @@ struct Flatten : Layer<Flatten> {
       else return Kernels<D>::matrix(rows, static_cast<int>(In::size));
     }
   };
-  template <class D, class In>
-  using stage = stage_of<typename Kernels<D>::ToRows, D, In>;
+  template <class D, class In> using stage = stage_of<typename Kernels<D>::ToRows, D, In>;
 };
 
 }  // namespace chorale::nn

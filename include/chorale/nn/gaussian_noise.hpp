@@ -18,29 +18,24 @@ namespace chorale::nn {
 /// Deviation   GaussianNoise<0.1>, or in percent, GaussianNoise<10>
 /// order   what is added is a function of (seed, step, row of the global batch): equal under any number of replicas
 /// source  tf.keras.layers.GaussianNoise(Deviation)
-template <Fraction Deviation>
-struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
+template <Fraction Deviation> struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
   static constexpr std::string_view name = "gaussian_noise";
 
   static std::string text() { return "GaussianNoise<" + Deviation.text() + ">"; }
 
-  template <class In>
-  static constexpr void check() {
+  template <class In> static constexpr void check() {
     static_assert(Deviation.value >= 0, "chorale: GaussianNoise<Deviation> needs a standard deviation of at least 0");
   }
 
-  template <class In>
-  using apply = SameShape<In>;
+  template <class In> using apply = SameShape<In>;
 
-  template <class D>
-  static constexpr bool check_device() {
+  template <class D> static constexpr bool check_device() {
     constexpr bool fits = D::memory == Memory::host;
     static_assert(fits, "chorale: nn::GaussianNoise has no kernels for this device. Use a strategy over Cpu");
     return fits;
   }
 
-  template <class D, class In>
-  class stage {
+  template <class D, class In> class stage {
    public:
     static constexpr bool overwrites = true, keeps_y = false;
 
@@ -48,11 +43,11 @@ struct GaussianNoise : Layer<GaussianNoise<Deviation>> {
         : in_{site.in}, lie_{site.in}, rows_{static_cast<std::size_t>(site.rows)},
           stream_{static_cast<std::uint64_t>(site.layer)} {}
 
-    auto        out() const { return in_; }
+    auto out() const { return in_; }
     std::size_t workspace() const { return 0; }
     bool reads_workspace() const { return false; }
     void bind(Ports const& p) { at_ = p; }
-    void read_from(float const* x) { at_.x = const_cast<float*>(x); }      // only read: y is another buffer then
+    void read_from(float const* x) { at_.x = const_cast<float*>(x); }  // only read: y is another buffer then
 
     void forward(Pass const& pass) const {
       if (at_.y != at_.x) Kernels<D>::copy(in_, at_.x, at_.y);

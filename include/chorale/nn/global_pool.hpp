@@ -15,8 +15,7 @@ namespace chorale::nn {
 namespace detail {
 
 /// What reductions of sequences to one vector for each row have in common.
-template <class X>
-inline constexpr bool is_sequence = std::is_same_v<typename X::type, float> && X::rank == 2;
+template <class X> inline constexpr bool is_sequence = std::is_same_v<typename X::type, float> && X::rank == 2;
 
 }  // namespace detail
 
@@ -29,12 +28,10 @@ struct GlobalAveragePool1D : Layer<GlobalAveragePool1D> {
   static constexpr std::string_view name = "global_average_pooling1d";
   static constexpr bool keeps_x = false, reads_lengths = true;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(detail::is_sequence<X>, "chorale: GlobalAveragePool1D takes sequences (B, T, C) of numbers");
   }
-  template <int T, int C>
-  static constexpr auto output(Of<float, T, C>) { return Of<float, C>{}; }
+  template <int T, int C> static constexpr auto output(Of<float, T, C>) { return Of<float, C>{}; }
 
   static void forward(auto& at) {
     auto const c = at.position_size();
@@ -49,8 +46,7 @@ struct GlobalAveragePool1D : Layer<GlobalAveragePool1D> {
     if (at.dx().empty()) return;
     auto const c = at.position_size();
     at.each_row([&](std::size_t r, std::size_t first, std::size_t n) {
-      for (std::size_t i = 0; i < n * c; ++i)
-        at.dx()[first * c + i] += at.dy()[r * c + i % c] / static_cast<float>(n);
+      for (std::size_t i = 0; i < n * c; ++i) at.dx()[first * c + i] += at.dy()[r * c + i % c] / static_cast<float>(n);
     });
   }
 };
@@ -64,21 +60,21 @@ struct GlobalMaxPool1D : Layer<GlobalMaxPool1D> {
   static constexpr std::string_view name = "global_max_pooling1d";
   static constexpr bool reads_lengths    = true;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(detail::is_sequence<X>, "chorale: GlobalMaxPool1D takes sequences (B, T, C) of numbers");
   }
-  template <int T, int C>
-  static constexpr auto output(Of<float, T, C>) { return Of<float, C>{}; }
+  template <int T, int C> static constexpr auto output(Of<float, T, C>) { return Of<float, C>{}; }
 
   static void forward(auto& at) {
-    each_channel(at, at.position_size(), [&](std::size_t y, std::size_t largest) { at.y()[y] = at.x()[largest]; },
-                 [&](std::size_t y) { at.y()[y] = 0; });
+    each_channel(
+        at, at.position_size(), [&](std::size_t y, std::size_t largest) { at.y()[y] = at.x()[largest]; },
+        [&](std::size_t y) { at.y()[y] = 0; });
   }
   static void backward(auto& at) {
     if (at.dx().empty()) return;
-    each_channel(at, at.position_size(),
-                 [&](std::size_t y, std::size_t largest) { at.dx()[largest] += at.dy()[y]; }, [](std::size_t) {});
+    each_channel(
+        at, at.position_size(), [&](std::size_t y, std::size_t largest) { at.dx()[largest] += at.dy()[y]; },
+        [](std::size_t) {});
   }
 
  private:

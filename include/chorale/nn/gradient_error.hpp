@@ -24,12 +24,11 @@ namespace chorale::nn {
 namespace detail {
 
 /// Computes a network on random numbers, and compares its gradients with central differences.
-template <class Net>
-class GradientCheck {
-  using Executing = GraphExecutor<Net, Cpu>;
-  static constexpr auto const& plan = plan_of<Net>;
-  static constexpr int rows         = 3;
-  static constexpr std::size_t longest = 5;                                // of ragged rows
+template <class Net> class GradientCheck {
+  using Executing                      = GraphExecutor<Net, Cpu>;
+  static constexpr auto const& plan    = plan_of<Net>;
+  static constexpr int rows            = 3;
+  static constexpr std::size_t longest = 5;  // of ragged rows
   static constexpr auto lengths        = std::array{3, 0, 5};
 
  public:
@@ -40,7 +39,7 @@ class GradientCheck {
       auto const& planned = plan.variables[v];
       auto const value    = Span<float>{variables_}.subspan(planned.offset, planned.size);
       initialize(value, planned.spec, Random{Seed{7}, v});
-      for (auto& x : value) x += number() / 4;                             // so that nothing stays 0 or 1
+      for (auto& x : value) x += number() / 4;  // so that nothing stays 0 or 1
     }
     add_inputs(typename Net::inputs{});
     for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
@@ -75,7 +74,7 @@ class GradientCheck {
     auto const* const d = executor_.d_input(i);
     auto all            = std::vector<float>(numbers_[i].size());
     if (!again_[i]) return {d, d + all.size()};
-    auto const size = all.size() / (rows * longest);                       // of a position
+    auto const size = all.size() / (rows * longest);  // of a position
     for (std::size_t r = 0; r < lengths.size(); ++r)
       std::copy_n(d + executor_.ragged(i).starts[r] * size, static_cast<std::size_t>(lengths[r]) * size,
                   &all[r * longest * size]);
@@ -84,27 +83,27 @@ class GradientCheck {
 
   float number() { return Random{Seed{11}, 0}.uniform(drawn_++, -1.0F, 1.0F); }
 
-  template <class... F>
-  void add_inputs(List<F...>) {
+  template <class... F> void add_inputs(List<F...>) {
     auto i = std::size_t{0};
-    ([&] {
-      using O      = typename graph::InputOf<F, 0>::type;
-      auto const n = (O::is_ragged ? rows * longest : rows) * O::size;
-      if constexpr (std::is_same_v<typename O::type, float>) {
-        numbers_[i].resize(n);
-        for (auto& x : numbers_[i]) x = number();
-        read<O>(i, numbers_[i].data());
-      } else {
-        ids_[i].resize(n * sizeof(typename O::type));
-        auto* const ids = reinterpret_cast<typename O::type*>(ids_[i].data());
-        for (std::size_t k = 0; k < n; ++k) ids[k] = number() > 0 ? 1 : 0;
-        read<O>(i, ids_[i].data());
-      }
-      ++i;
-    }(), ...);
+    (
+        [&] {
+          using O      = typename graph::InputOf<F, 0>::type;
+          auto const n = (O::is_ragged ? rows * longest : rows) * O::size;
+          if constexpr (std::is_same_v<typename O::type, float>) {
+            numbers_[i].resize(n);
+            for (auto& x : numbers_[i]) x = number();
+            read<O>(i, numbers_[i].data());
+          } else {
+            ids_[i].resize(n * sizeof(typename O::type));
+            auto* const ids = reinterpret_cast<typename O::type*>(ids_[i].data());
+            for (std::size_t k = 0; k < n; ++k) ids[k] = number() > 0 ? 1 : 0;
+            read<O>(i, ids_[i].data());
+          }
+          ++i;
+        }(),
+        ...);
   }
-  template <class O>
-  void read(std::size_t i, void const* x) {
+  template <class O> void read(std::size_t i, void const* x) {
     if constexpr (O::is_ragged) {
       executor_.read(i, x, longest, lengths);
       again_[i] = [this, i, x] { executor_.read(i, x, longest, lengths); };
@@ -121,7 +120,7 @@ class GradientCheck {
   /// The sum of all outputs, each element times its weight.
   double loss() {
     for (auto const& read : again_)
-      if (read) read();                                                    // the executor has a copy
+      if (read) read();  // the executor has a copy
     executor_.forward(pass);
     auto sum = 0.0;
     for (std::size_t o = 0; o < Executing::num_outputs; ++o)
@@ -136,9 +135,10 @@ class GradientCheck {
     for (std::size_t o = 0; o < Executing::num_outputs; ++o)
       std::copy(weights_[o].begin(), weights_[o].end(), executor_.d_output(o));
     executor_.backward(pass, LooksAtEnd{});
-    for (auto const& table : tables_)                                      // where the variable lies, as if it were dense
+    for (auto const& table : tables_)  // where the variable lies, as if it were dense
       for (std::size_t i = 0; i < table.size(); ++i)
-        std::copy_n(table[i].data(), table.width(), &gradients_[plan.variables[table.variable()].offset + table.rows()[i] * table.width()]);
+        std::copy_n(table[i].data(), table.width(),
+                    &gradients_[plan.variables[table.variable()].offset + table.rows()[i] * table.width()]);
   }
 
   /// The relative difference for one number. The best of three steps: a large one may cross a kink, a small one rounds.
@@ -146,10 +146,10 @@ class GradientCheck {
     auto const keep = value;
     auto best       = 1e30;
     for (auto const h : {1.6e-2F, 4e-3F, 1e-3F}) {
-      value             = keep + h;
-      auto const above  = loss(), up = static_cast<double>(value);
-      value             = keep - h;
-      auto const below  = loss(), down = static_cast<double>(value);
+      value            = keep + h;
+      auto const above = loss(), up = static_cast<double>(value);
+      value            = keep - h;
+      auto const below = loss(), down = static_cast<double>(value);
       auto const wanted = (above - below) / (up - down);
       best = std::min(best, std::abs(wanted - static_cast<double>(gradient)) / std::max(1.0, std::abs(wanted)));
     }
@@ -163,20 +163,16 @@ class GradientCheck {
   std::array<std::vector<float>, Executing::num_inputs> numbers_;
   std::array<std::vector<std::byte>, Executing::num_inputs> ids_;
   std::array<std::vector<float>, Executing::num_outputs> weights_;
-  std::array<std::function<void()>, Executing::num_inputs> again_;         // reads a ragged input
+  std::array<std::function<void()>, Executing::num_inputs> again_;  // reads a ragged input
   std::uint64_t drawn_ = 0;
 };
 
-template <std::size_t I, class O>
-struct Argument;
-template <std::size_t I, class T, int... D>
-struct Argument<I, Of<T, D...>> : Field<T, D...> {};
-template <std::size_t I>
-struct Result : Field<float, 1> {};
+template <std::size_t I, class O> struct Argument;
+template <std::size_t I, class T, int... D> struct Argument<I, Of<T, D...>> : Field<T, D...> {};
+template <std::size_t I> struct Result : Field<float, 1> {};
 
 /// A network of one layer, whose inputs are fields.
-template <class L, class Indices, class... O>
-struct Alone;
+template <class L, class Indices, class... O> struct Alone;
 template <class L, std::size_t... I, class... O>
 struct Alone<L, std::index_sequence<I...>, O...> : Graph<Differentiable<Argument<I, O>>...> {
   L layer;
@@ -184,10 +180,8 @@ struct Alone<L, std::index_sequence<I...>, O...> : Graph<Differentiable<Argument
   constexpr auto operator()(auto... x) const { return named(layer(x...)); }
 
  private:
-  template <class D, class Y>
-  static constexpr auto named(Tensor<D, Y> y) { return outputs<Result<0>>(y); }
-  template <class... Y>
-  static constexpr auto named(std::tuple<Y...> const& y) {
+  template <class D, class Y> static constexpr auto named(Tensor<D, Y> y) { return outputs<Result<0>>(y); }
+  template <class... Y> static constexpr auto named(std::tuple<Y...> const& y) {
     return [&]<std::size_t... K>(std::index_sequence<K...>) {
       return outputs<Result<K>...>(std::get<K>(y)...);
     }(std::index_sequence_for<Y...>{});
@@ -200,10 +194,7 @@ struct Alone<L, std::index_sequence<I...>, O...> : Graph<Differentiable<Argument
 /// variables, and by its inputs that are Differentiable. Inputs that are ids are 0 and 1.
 ///
 /// returns   |gradient - difference| / max(1, |difference|). Rounding gives up to 1e-3; a wrong factor gives more
-template <GraphNetwork Net>
-double network_gradient_error() {
-  return detail::GradientCheck<Net>{}.largest_error();
-}
+template <GraphNetwork Net> double network_gradient_error() { return detail::GradientCheck<Net>{}.largest_error(); }
 
 /// The largest relative difference between gradients of a layer and central differences, on random numbers: by its
 /// variables and by its inputs.
@@ -212,8 +203,7 @@ double network_gradient_error() {
 ///
 /// O         the inputs that the layer is called with; Of<float, ragged, C> are rows of 3, 0 and 5 positions
 /// returns   |gradient - difference| / max(1, |difference|). Rounding gives up to 1e-3; a wrong factor gives more
-template <class L, class... O>
-double gradient_error() {
+template <class L, class... O> double gradient_error() {
   return network_gradient_error<detail::Alone<L, std::index_sequence_for<O...>, O...>>();
 }
 

@@ -34,8 +34,7 @@ namespace chorale::nn {
 ///           layer of its own at each call. Blocks of layers are structs with a call operator, or nn::Block; loops over
 ///           a std::array of them are allowed
 /// source    the functional interface of Keras; torch.nn.Module
-template <class... F>
-struct Graph {
+template <class... F> struct Graph {
   static_assert((IsField<F> && ...), "chorale: nn::Graph<...> takes fields. Write struct Title : Field<int, 40> {}");
   static_assert(sizeof...(F) > 0, "chorale: nn::Graph<...> needs at least one field");
 
@@ -43,12 +42,10 @@ struct Graph {
 };
 
 /// A struct that is derived from nn::Graph.
-template <class Net>
-concept GraphNetwork = requires { typename Net::inputs; } && !requires { typename Net::nodes; };
+template <class Net> concept GraphNetwork = requires { typename Net::inputs; } && !requires { typename Net::nodes; };
 
 /// The outputs of a network, each named by the field that it predicts: nn::outputs<Priority, Department>(a, b).
-template <class... F, class D, class... O>
-constexpr auto outputs(Tensor<D, O>... y) {
+template <class... F, class D, class... O> constexpr auto outputs(Tensor<D, O>... y) {
   static_assert(sizeof...(F) == sizeof...(O), "chorale: nn::outputs<Fields...>(...) needs a field for each output");
   if constexpr ((graph::has_spread<O> || ...)) return graph::SpreadOutputs<D, detail::List<F...>, O...>::run(y...);
   else return Outputs<D, detail::List<F...>, O...>{{y.value...}};
@@ -57,14 +54,12 @@ constexpr auto outputs(Tensor<D, O>... y) {
 /// The plan of a network derived from nn::Graph: its variables, their names, places and buckets, as a constexpr value.
 ///
 ///   static_assert(nn::plan_of<Gpt2>.parameters == 124'439'808);
-template <GraphNetwork Net>
-inline constexpr auto plan_of = graph::plan_of<Net>();
+template <GraphNetwork Net> inline constexpr auto plan_of = graph::plan_of<Net>();
 
 namespace graph {
 
 /// The plan by which the variables of a traced network lie: its own, or that of the Sequential that it stands for.
-template <class Net>
-constexpr auto const& plan_for() {
+template <class Net> constexpr auto const& plan_for() {
   if constexpr (requires { typename Net::sequential; }) return Net::sequential::plan;
   else return nn::plan_of<Net>;
 }

@@ -21,8 +21,7 @@ namespace chorale::nn {
 /// gamma, beta   (C): ones, zeros
 /// options       Epsilon<millionths>, default Epsilon<1000>
 /// source        Wu & He, "Group Normalization", ECCV 2018; tf.keras.layers.GroupNormalization
-template <int Groups = 32, class... Options>
-struct GroupNorm : Layer<GroupNorm<Groups, Options...>> {
+template <int Groups = 32, class... Options> struct GroupNorm : Layer<GroupNorm<Groups, Options...>> {
   using Layer<GroupNorm>::Layer;
   static constexpr std::string_view name = "group_normalization";
 
@@ -30,15 +29,12 @@ struct GroupNorm : Layer<GroupNorm<Groups, Options...>> {
   static constexpr bool fits =
       std::is_same_v<typename X::type, float> && X::rank > 0 && Groups > 0 && X::back % Groups == 0;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert((detail::epsilon_option<Options> && ...),
                   "chorale: GroupNorm takes a number of groups and one option, Epsilon<millionths>");
     static_assert(fits<X>, "chorale: GroupNorm<groups> takes numbers (B, .., C), with C a multiple of the groups");
   }
-  template <int... D>
-    requires fits<Of<float, D...>>
-  static constexpr auto output(Of<float, D...> x) { return x; }
+  template <int... D> requires fits<Of<float, D...>> static constexpr auto output(Of<float, D...> x) { return x; }
   static constexpr auto variables(auto x) { return std::array{ones("gamma", x.back), zeros("beta", x.back)}; }
   static constexpr std::size_t kept(auto) { return 2 * groups; }
 
@@ -57,8 +53,7 @@ struct GroupNorm : Layer<GroupNorm<Groups, Options...>> {
       kept[1] = 1 / std::sqrt(square / count + detail::epsilon_or<Options...>(1e-3F));
       for (std::size_t p = 0; p < n; ++p)
         for (std::size_t i = 0; i < width; ++i)
-          at.y()[first + p * c + i] =
-              at.v[0][channel + i] * ((x[p * c + i] - mean) * kept[1]) + at.v[1][channel + i];
+          at.y()[first + p * c + i] = at.v[0][channel + i] * ((x[p * c + i] - mean) * kept[1]) + at.v[1][channel + i];
     });
   }
   static void backward(auto& at) {
@@ -68,7 +63,7 @@ struct GroupNorm : Layer<GroupNorm<Groups, Options...>> {
       auto const* const x     = at.x().data() + first;
       auto const* const dy    = at.dy().data() + first;
       auto const* const gamma = at.v[0].data() + channel;
-      auto sum = 0.0F, dot = 0.0F;                                         // of dy gamma, and times x normalised
+      auto sum = 0.0F, dot = 0.0F;  // of dy gamma, and times x normalised
       for (std::size_t p = 0; p < n; ++p)
         for (std::size_t i = 0; i < width; ++i) {
           auto const d = dy[p * c + i], z = (x[p * c + i] - mean) * scale;

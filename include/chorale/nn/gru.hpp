@@ -31,11 +31,8 @@ struct GRU : Layer<GRU<Units, Options...>>, detail::Recurrent<Units, Options...>
   using Base::units;
   static constexpr std::string_view name = "gru";
 
-  static constexpr void check_size() {
-    static_assert(Base::is_sized, "chorale: GRU<units> needs at least 1");
-  }
-  template <class X>
-  static constexpr void check() {
+  static constexpr void check_size() { static_assert(Base::is_sized, "chorale: GRU<units> needs at least 1"); }
+  template <class X> static constexpr void check() {
     static_assert(Base::options_fit, "chorale: GRU takes the options nn::Sequences and nn::Reverse");
     static_assert(Base::template numbers<X>,
                   "chorale: GRU takes sequences (B, T, C) of numbers, but what comes in are ids; put "
@@ -52,10 +49,9 @@ struct GRU : Layer<GRU<Units, Options...>>, detail::Recurrent<Units, Options...>
   static constexpr std::size_t products(auto x) { return (x.size + x.vectors * units) * gates; }
   static constexpr std::size_t inner_products(auto x) { return x.vectors * units * gates; }
 
-  template <class L, int T, int C, class Out>
-  static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
+  template <class L, int T, int C, class Out> static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T;
-    auto const kept = Kept{at.kept, at.rows, steps};
+    auto const kept             = Kept{at.kept, at.rows, steps};
     Base::project(at.rows, steps, C, gates, at.x().data(), at.v[0].data(), kept.gate);
     for (std::size_t k = 0; k < steps; ++k) {
       auto const t = Base::nth(k, steps);
@@ -76,11 +72,10 @@ struct GRU : Layer<GRU<Units, Options...>>, detail::Recurrent<Units, Options...>
     }
   }
 
-  template <class L, int T, int C, class Out>
-  static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
+  template <class L, int T, int C, class Out> static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T;
-    auto const kept = Kept{at.kept, at.rows, steps};
-    auto const all  = at.rows * steps;
+    auto const kept             = Kept{at.kept, at.rows, steps};
+    auto const all              = at.rows * steps;
     std::fill_n(kept.d_state, at.rows * units, 0.0F);
     for (std::size_t k = steps; k-- > 0;) {
       auto const t = Base::nth(k, steps);
@@ -111,10 +106,10 @@ struct GRU : Layer<GRU<Units, Options...>>, detail::Recurrent<Units, Options...>
         : gate{all.data()}, inner{gate + rows * steps * gates}, before{inner + rows * steps * gates},
           d_state{before + rows * steps * units} {}
 
-    float* gate;                                                           // (B, T, 3 Units): x W, then the gates
-    float* inner;                                                          // (B, T, 3 Units): h U + b[1]
-    float* before;                                                         // (B, T, Units): h before each step
-    float* d_state;                                                        // (B, Units) of one step of backward
+    float* gate;     // (B, T, 3 Units): x W, then the gates
+    float* inner;    // (B, T, 3 Units): h U + b[1]
+    float* before;   // (B, T, Units): h before each step
+    float* d_state;  // (B, Units) of one step of backward
   };
 
   /// One step of one row.
@@ -144,7 +139,7 @@ struct GRU : Layer<GRU<Units, Options...>>, detail::Recurrent<Units, Options...>
       auto const dg = d * (1 - z) * (1 - g * g);
       auto const dz = d * (before[u] - g) * z * (1 - z);
       auto const dr = dg * s[2 * units + u] * r * (1 - r);
-      a[u] = s[u]                 = dz;
+      a[u] = s[u]  = dz;
       a[units + u] = s[units + u] = dr;
       a[2 * units + u]            = dg;
       s[2 * units + u]            = dg * r;

@@ -22,7 +22,11 @@ constexpr VariableSpec spec_of(std::string_view name, Init init, int in, int out
   static_assert(sizeof...(Dims) <= 4, "chorale: a variable has at most 4 dimensions");
   if constexpr (sizeof...(Dims) > 4) return {};
   else
-    return {.name = name, .dims = {dims...}, .rank = static_cast<int>(sizeof...(Dims)), .init = init, .fan_in = in,
+    return {.name    = name,
+            .dims    = {dims...},
+            .rank    = static_cast<int>(sizeof...(Dims)),
+            .init    = init,
+            .fan_in  = in,
             .fan_out = out};
 }
 
@@ -50,21 +54,18 @@ constexpr VariableSpec unit_forget(std::string_view name, int size) {
 }
 /// A table of vectors, (rows, width), with first values uniform between -0.05 and 0.05, as tf.keras.layers.Embedding.
 constexpr VariableSpec table(std::string_view name, int rows, int width) {
-  return detail::spec_of(name, Init::he_uniform, 2400, 1, rows, width);    // the limit is sqrt(6 / 2400)
+  return detail::spec_of(name, Init::he_uniform, 2400, 1, rows, width);  // the limit is sqrt(6 / 2400)
 }
 
 namespace detail {
 
 /// The object of a layer that keeps memory of its own from forward to backward.
-template <class L>
-struct StateOf {
+template <class L> struct StateOf {
   struct type {};
   static constexpr bool exists = false;
 };
-template <class L>
-  requires requires { typename L::state; }
-struct StateOf<L> {
-  using type = typename L::state;
+template <class L> requires requires { typename L::state; } struct StateOf<L> {
+  using type                   = typename L::state;
   static constexpr bool exists = true;
 };
 
@@ -118,29 +119,27 @@ struct StateOf<L> {
 ///
 /// keeps   before backward, d_in are zeros, and dv are sums over other calls: add to both. A span of d_in is empty where
 ///         nobody needs that gradient
-template <class L, class In, class Out>
-struct Place;
+template <class L, class In, class Out> struct Place;
 // Its one specialisation.
-template <class L, class... In, class... Out>
-struct Place<L, detail::List<In...>, detail::List<Out...>> {
+template <class L, class... In, class... Out> struct Place<L, detail::List<In...>, detail::List<Out...>> {
   static constexpr auto specs = graph::Described<L, In...>::variables();
   using X                     = std::tuple_element_t<0, std::tuple<In...>>;
 
-  std::size_t rows = 0, first = 0;                                         // first row: within the share of the replica
+  std::size_t rows = 0, first = 0;  // first row: within the share of the replica
   std::tuple<Span<typename In::type const>...> in;
   std::tuple<Span<typename Out::type>...> out;
   std::array<Span<float>, sizeof...(In)> d_in;
   std::array<Span<float>, sizeof...(Out)> d_out;
-  std::array<Span<float>, specs.size()> v, dv;                             // variables, and their gradients
-  std::array<RowGradients*, specs.size()> rows_of{};                       // not null: add rows to it, dv is empty
+  std::array<Span<float>, specs.size()> v, dv;        // variables, and their gradients
+  std::array<RowGradients*, specs.size()> rows_of{};  // not null: add rows to it, dv is empty
   Span<float> kept;
   bool training = false;
-  StepNumbers now;                                                         // seed, step, first row: for random numbers
-  AxisGroups axes;                                                         // see group_along
-  typename detail::StateOf<L>::type* state = nullptr;                      // of a layer that has one
-  std::array<std::string (*)(), sizeof...(In)> fields{};                   // fields that ids come from, or null
-  std::array<graph::RaggedRows const*, sizeof...(In)> ragged{};            // of ragged inputs; null if it is not
-  std::uint64_t call = 0;                                                  // number of the call: a stream of numbers
+  StepNumbers now;                                               // seed, step, first row: for random numbers
+  AxisGroups axes;                                               // see group_along
+  typename detail::StateOf<L>::type* state = nullptr;            // of a layer that has one
+  std::array<std::string (*)(), sizeof...(In)> fields{};         // fields that ids come from, or null
+  std::array<graph::RaggedRows const*, sizeof...(In)> ragged{};  // of ragged inputs; null if it is not
+  std::uint64_t call = 0;                                        // number of the call: a stream of numbers
 
   /// Positions of each row of input i; empty if that has a fixed shape. They add up to the positions of its span.
   Span<int const> lengths(std::size_t i = 0) const {
@@ -176,12 +175,10 @@ struct Place<L, detail::List<In...>, detail::List<Out...>> {
 ///   static constexpr std::string_view name;
 ///   static float f(float x);
 ///   static float df(float x, float y);          the derivative, from x or from y
-template <class L>
-struct Elementwise : Layer<L> {
+template <class L> struct Elementwise : Layer<L> {
   static constexpr bool keeps_y = true, each_position = true, each_element = true;
 
-  template <int... D>
-  static constexpr auto output(Of<float, D...> x) { return x; }
+  template <int... D> static constexpr auto output(Of<float, D...> x) { return x; }
 
   static void forward(auto& at) {
     for (std::size_t i = 0; i < at.x().size(); ++i) at.y()[i] = L::f(at.x()[i]);

@@ -45,8 +45,7 @@ namespace chorale::nn {
 ///   | variables | gradients | slot 0 | slot 1 | ...        each laid out as the plan says
 ///
 /// keeps   a step allocates nothing once its number of rows was seen
-template <class D, class Net, class Loss, class Optimizer, class... Metrics>
-class Instance : public StepReports {
+template <class D, class Net, class Loss, class Optimizer, class... Metrics> class Instance : public StepReports {
   static constexpr bool in_slices = std::is_same_v<D, Cpu>;
   using Executing = std::conditional_t<in_slices, SlicedExecutor<detail::SequentialTrace<Net>>, Executor<D, Net>>;
 
@@ -80,9 +79,7 @@ class Instance : public StepReports {
   static constexpr NetworkWork work = graph::work_of(graph::Traced<detail::SequentialTrace<Net>, D>::calls);
 
   /// Bytes that computing with so many rows takes, beside the arena.
-  static ShareMemory planned(D const& device, std::size_t rows)
-    requires in_slices
-  {
+  static ShareMemory planned(D const& device, std::size_t rows) requires in_slices {
     return rows == 0 ? ShareMemory{} : Executing::planned(device, static_cast<int>(rows));
   }
 
@@ -100,8 +97,7 @@ class Instance : public StepReports {
            placement::Shard shard)
       : device_{std::move(device)}, loss_{std::move(loss)}, metrics_{std::move(metrics_of)}, states_{metrics_},
         seed_{seed}, arena_{device_.allocate((2 * plan.elements + slots_of(shard)) * sizeof(float))},
-        gradients_{part(1, 1)}, net{part(0, 1)},
-        optimizer{rule, plan, {part(2, 0).data(), slots_of(shard)}, shard} {
+        gradients_{part(1, 1)}, net{part(0, 1)}, optimizer{rule, plan, {part(2, 0).data(), slots_of(shard)}, shard} {
     for (std::size_t i = 0; i < plan.variables.size(); ++i)
       initialize(net.variables()[i].value, plan.variables[i].spec, Random{seed, i});
   }
@@ -122,8 +118,8 @@ class Instance : public StepReports {
   /// keeps     the owner outlives it
   Instance(D device, Instance const& owner)
       : device_{std::move(device)}, loss_{owner.loss_}, metrics_{owner.metrics_}, states_{metrics_}, seed_{owner.seed_},
-        arena_{device_.allocate(plan.elements * sizeof(float))}, gradients_{part(0, 1)},
-        net{owner.net.all().values}, optimizer{owner.optimizer} {
+        arena_{device_.allocate(plan.elements * sizeof(float))}, gradients_{part(0, 1)}, net{owner.net.all().values},
+        optimizer{owner.optimizer} {
     optimizer.read_only();
     keep_ends_near_host();
   }
@@ -161,7 +157,7 @@ class Instance : public StepReports {
     }
     auto& executor  = executor_for(batch);
     auto const pass = training_pass(first_row, together);
-    auto loss = Sum<float>{0, static_cast<std::int64_t>(batch.rows)};
+    auto loss       = Sum<float>{0, static_cast<std::int64_t>(batch.rows)};
     if constexpr (QueuesWork<D>) loss.value = queue_gradients(batch, executor, pass, g, ready);
     else loss = compute_gradients(batch, executor, pass, g, ready);
     ready(g.values.size());
@@ -180,13 +176,10 @@ class Instance : public StepReports {
   /// returns   the header of the step before, if that was in flight
   /// throws    as value_and_gradient and apply do, a step late: with NonFinite::stop, neither the bad step nor this one
   ///           has changed a variable
-  template <class Batch>
-  std::optional<Header> step_ahead(Batch const& batch)
-    requires runs_ahead
-  {
-    auto& executor = executor_for(batch);
-    auto before    = std::optional<Header>{};
-    auto const counts = optimizer.on_non_finite == NonFinite::skip;        // whether the step before was one
+  template <class Batch> std::optional<Header> step_ahead(Batch const& batch) requires runs_ahead {
+    auto& executor    = executor_for(batch);
+    auto before       = std::optional<Header>{};
+    auto const counts = optimizer.on_non_finite == NonFinite::skip;  // whether the step before was one
     if (under_way_ && (counts || under_way_->executor != &executor)) before = finish_ahead();
     auto& step           = executor.step();
     auto const turn      = step.turn();
@@ -223,15 +216,13 @@ class Instance : public StepReports {
       auto const last = std::exchange(under_way_, {});
       try {
         if (last) last->executor->step().wait_ended(last->turn);
-      } catch (Error const&) {                                             // the next call reports it again
+      } catch (Error const&) {  // the next call reports it again
       }
     }
   }
 
   /// Number of kernels and copies in the recorded graph of a step of `rows` rows; 0 if there is none.
-  std::size_t nodes(std::size_t rows) const
-    requires QueuesWork<D>
-  {
+  std::size_t nodes(std::size_t rows) const requires QueuesWork<D> {
     for (auto const& executor : executors_)
       if (executor->rows() == static_cast<int>(rows)) return executor->step().nodes();
     return 0;
@@ -246,8 +237,7 @@ class Instance : public StepReports {
   /// Computes forward and loss, without gradients.
   ///
   /// sums      the header of Gradients: loss, rows, metrics, each added up over the rows of the batch
-  template <class Batch>
-  void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
+  template <class Batch> void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::fill(sums.begin(), sums.end(), 0.0F);
     if (!begin_pass<D>(units_.get(), batch.rows)) return;
     auto& executor = executor_for(batch);
@@ -261,8 +251,7 @@ class Instance : public StepReports {
   }
 
   /// The outputs of the network: (B, Output), valid until the next call.
-  template <class Batch>
-  Span<float const> predict(Batch const& batch) {
+  template <class Batch> Span<float const> predict(Batch const& batch) {
     if (!begin_pass<D>(units_.get(), batch.rows)) return {};
     auto& executor = executor_for(batch, Targets::ignored);
     executor.read(0, batch.x.data());
@@ -288,8 +277,8 @@ class Instance : public StepReports {
   void place_gradients(Span<float> memory) {
     if (units_ != nullptr) return units_->expose(memory);
     CHORALE_EXPECTS(executors_.empty() && memory.size() >= plan.elements,
-                    "gradients of " + std::to_string(plan.elements) + " elements are placed before the first step, got " +
-                        std::to_string(memory.size()));
+                    "gradients of " + std::to_string(plan.elements) +
+                        " elements are placed before the first step, got " + std::to_string(memory.size()));
     gradients_ = memory.first(plan.elements);
   }
 
@@ -297,11 +286,7 @@ class Instance : public StepReports {
   std::uint64_t hash() const { return hash_of(units_ != nullptr ? units_->values() : net.all().values); }
 
   /// The states of the metrics: of the steps that the trainer has counted, and of evaluate().
-  auto& states()
-    requires(metric::HasState<Metrics> || ...)
-  {
-    return states_;
-  }
+  auto& states() requires(metric::HasState<Metrics> || ...) { return states_; }
 
  private:
   static constexpr bool moves_nothing =
@@ -341,10 +326,13 @@ class Instance : public StepReports {
   };
 
   Pass training_pass(std::size_t first_row, Together together) const {
-    auto const now = StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step),
-                                 .first_row = first_row};
-    return {.training = true, .now = now, .together = together, .loss_scale = optimizer.loss_scale.value,
-            .frozen = optimizer.frozen()};
+    auto const now =
+        StepNumbers{.seed = seed_, .step = static_cast<std::uint64_t>(optimizer.now.step), .first_row = first_row};
+    return {.training   = true,
+            .now        = now,
+            .together   = together,
+            .loss_scale = optimizer.loss_scale.value,
+            .frozen     = optimizer.frozen()};
   }
 
   /// Waits for the step, and counts it as apply() would.
@@ -355,7 +343,7 @@ class Instance : public StepReports {
       step.wait_ended(last.turn);
       std::ranges::copy(step.sums(last.turn), header.begin());
       StepHeader{header}.rows() = static_cast<float>(last.rows);
-      auto ends    = std::array<float, plan::header + plan::trailer>{};    // all of the gradients that is checked
+      auto ends    = std::array<float, plan::header + plan::trailer>{};  // all of the gradients that is checked
       auto const g = Gradients{ends, plan.variables, {}, number_};
       std::ranges::copy(header, ends.begin());
       g.trailer().summed() = 1;
@@ -363,7 +351,7 @@ class Instance : public StepReports {
       try {
         optimizer.settle(g, last.step);
       } catch (...) {
-        abandon_ahead();                                                   // the next step has changed nothing either
+        abandon_ahead();  // the next step has changed nothing either
         throw;
       }
     }
@@ -381,18 +369,17 @@ class Instance : public StepReports {
             plan.elements * static_cast<std::size_t>(parts)};
   }
 
-  template <class Batch>
-  Executing& executor_for(Batch const& batch, Targets targets = Targets::needed) {
+  template <class Batch> Executing& executor_for(Batch const& batch, Targets targets = Targets::needed) {
     auto const wanted = batch.rows * Net::input::size;
-    CHORALE_EXPECTS(batch.x.size() == wanted,
-                    "the network takes rows of " + Net::input::to_string() + ", " + std::to_string(wanted) +
-                        " numbers for " + std::to_string(batch.rows) + " rows, but the batch has " +
-                        std::to_string(batch.x.size()));
+    CHORALE_EXPECTS(batch.x.size() == wanted, "the network takes rows of " + Net::input::to_string() + ", " +
+                                                  std::to_string(wanted) + " numbers for " +
+                                                  std::to_string(batch.rows) + " rows, but the batch has " +
+                                                  std::to_string(batch.x.size()));
     constexpr auto each = loss::targets_of<Loss>(Net::output::size);
     CHORALE_EXPECTS(targets == Targets::ignored || batch.y.size() == batch.rows * each,
-                    "the loss takes " + std::to_string(each) + " targets a row, " +
-                        std::to_string(batch.rows * each) + " for " +
-                        std::to_string(batch.rows) + " rows, but the batch has " + std::to_string(batch.y.size()));
+                    "the loss takes " + std::to_string(each) + " targets a row, " + std::to_string(batch.rows * each) +
+                        " for " + std::to_string(batch.rows) + " rows, but the batch has " +
+                        std::to_string(batch.y.size()));
     return executor_for_rows(static_cast<int>(batch.rows));
   }
   Executing& executor_for_rows(int rows) {
@@ -400,8 +387,9 @@ class Instance : public StepReports {
       if (executor->rows() == rows) return *executor;
     auto const v = net.all().values;
     if constexpr (in_slices)
-      executors_.push_back(std::make_unique<Executing>(device_, rows, v, gradients_, Span<RowGradients>{}, slice_threads_,
-                                                       typename Executing::Overwritten{}, units_.get()));
+      executors_.push_back(std::make_unique<Executing>(device_, rows, v, gradients_, Span<RowGradients>{},
+                                                       slice_threads_, typename Executing::Overwritten{},
+                                                       units_.get()));
     else executors_.push_back(std::make_unique<Executing>(rows, v, gradients_, device_));
     return *executors_.back();
   }
@@ -417,13 +405,14 @@ class Instance : public StepReports {
     executor.read(0, batch.x.data());
     executor.forward(pass);
     write_header(batch, executor, g.header(), metric::Over::step);
-    if (pass.loss_scale != 1) Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(0), pass.loss_scale);
+    if (pass.loss_scale != 1)
+      Kernels<D>::multiply(batch.rows * Net::output::size, executor.d_output(0), pass.loss_scale);
     auto const loss = Sum<float>{g.loss(), static_cast<std::int64_t>(g.counted())};
     ready(plan::header);
-    auto checked = plan::header;
+    auto checked        = plan::header;
     auto const is_final = [&](std::size_t end) {
       if (optimizer.checks()) report_non_finite<D>(g, std::exchange(checked, end), end);
-      ready(end);                                                          // now they may be reduced
+      ready(end);  // now they may be reduced
     };
     if constexpr (in_slices)
       executor.backward(pass, is_final, std::is_base_of_v<LooksAtEnd, std::remove_cvref_t<Ready>>);
@@ -435,20 +424,18 @@ class Instance : public StepReports {
   /// compute_gradients() on a device that QueuesWork. The trailer, which names the first gradient that is not finite
   /// and has the replica digest, is written only at the end.
   template <class Batch, class Ready>
-  float queue_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g,
-                        Ready&& ready) {
+  float queue_gradients(Batch const& batch, Executing& executor, Pass const& pass, Gradients const& g, Ready&& ready) {
     constexpr bool updates = std::is_same_v<std::remove_cvref_t<Ready>, UpdatesAtEnd>;
     auto step              = queued(batch, executor, pass);
     auto const checks      = optimizer.checks();
     auto const update      = [&] {
-      if constexpr (updates)
-        optimizer.queue(net.variables(), g, static_cast<float>(batch.rows), executor.step().bad());
+      if constexpr (updates) optimizer.queue(net.variables(), g, static_cast<float>(batch.rows), executor.step().bad());
       else optimizer.forget_queued();
     };
     auto const loss =
         device_.replays() ? step.replay(g, checks, update) : step.compute_gradients(g, checks, ready, update);
     report_bad_element(g, executor.step().first_bad());
-    if constexpr (updates) report_asked(g);                                // updated already, and the only replica
+    if constexpr (updates) report_asked(g);  // updated already, and the only replica
     else mark(g);
     return loss;
   }
@@ -456,8 +443,8 @@ class Instance : public StepReports {
   template <class Batch>
   auto queued(Batch const& batch, Executing& executor, Pass const& pass, metric::Over over = metric::Over::step) {
     using States = metric::StatesOf<Metrics...>;
-    return QueuedStep<D, Net, Loss, std::tuple<Metrics...>, States, Batch>{executor, loss_, metrics_, states_, batch,
-                                                                           pass,     over};
+    return QueuedStep<D, Net, Loss, std::tuple<Metrics...>, States, Batch>{executor, loss_, metrics_, states_,
+                                                                           batch,    pass,  over};
   }
 
   /// Writes to the trailer whether this replica was asked to end and, every `compare_every` steps, its digest.
@@ -487,13 +474,13 @@ class Instance : public StepReports {
   std::tuple<Metrics...> metrics_;
   [[no_unique_address]] metric::StatesOf<Metrics...> states_;
   Seed seed_;
-  std::unique_ptr<UnitMemory> units_;                                      // null: no units take turns
+  std::unique_ptr<UnitMemory> units_;  // null: no units take turns
   typename D::block arena_;
   Span<float> gradients_;
-  std::uint64_t number_ = next_owner();                                     // unique in this program
-  std::vector<double> zeros_;                                              // what a share without rows adds
-  std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed; never made on a GPU
-  std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
+  std::uint64_t number_ = next_owner();                // unique in this program
+  std::vector<double> zeros_;                          // what a share without rows adds
+  std::unique_ptr<SliceThreads> slice_threads_;        // null until needed; never made on a GPU
+  std::vector<std::unique_ptr<Executing>> executors_;  // one for each number of rows seen so far
   std::optional<Ahead> under_way_;
 
  public:

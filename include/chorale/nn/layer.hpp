@@ -24,43 +24,38 @@ namespace chorale::nn {
 /// keeps   an object is one layer: called twice, it uses its variables twice. A temporary is another layer at each
 ///         call; a layer that is never called has no variables; a layer cannot be copied. Make it a member of the
 ///         network or a temporary: a `const` local object cannot be marked as called
-template <class L>
-class Layer {
+template <class L> class Layer {
  public:
   constexpr Layer() = default;
   /// Makes a layer whose variables have this name in checkpoints, in place of a numbered one.
   constexpr Layer(char const* name) : name_{name} {}
-  Layer(Layer const&)            = delete;                                 // would its variables be others?
+  Layer(Layer const&)            = delete;  // would its variables be others?
   Layer& operator=(Layer const&) = delete;
 
-  template <class D, class... O>
-    requires(sizeof...(O) > 0)
-  constexpr auto operator()(Tensor<D, O>... x) const {
+  template <class D, class... O> requires(sizeof...(O) > 0) constexpr auto operator()(Tensor<D, O>... x) const {
     return graph::call<D, L>(id(), name_, x...);
   }
 
   /// Calls the layer with several inputs of one shape.
-  template <class D, class O, std::size_t N>
-  constexpr auto operator()(std::array<Tensor<D, O>, N> const& x) const {
+  template <class D, class O, std::size_t N> constexpr auto operator()(std::array<Tensor<D, O>, N> const& x) const {
     return [&]<std::size_t... I>(std::index_sequence<I...>) { return (*this)(x[I]...); }(std::make_index_sequence<N>{});
   }
 
  protected:
-  constexpr int& id() const { return const_cast<Layer*>(this)->id_; }      // g++ 12: no mutable member in a constant
+  constexpr int& id() const { return const_cast<Layer*>(this)->id_; }  // g++ 12: no mutable member in a constant
 
-  int id_                = -1;                                             // index in the trace under way
+  int id_                = -1;  // index in the trace under way
   std::string_view name_ = {};
 };
 
 /// Arguments with which a layer's stage is made for one number of rows.
-template <class D>
-struct Site {
+template <class D> struct Site {
   typename Kernels<D>::runtime& runtime;
-  typename Kernels<D>::layout in;                                          // of x, as the layer before writes it
+  typename Kernels<D>::layout in;  // of x, as the layer before writes it
   int rows;
-  int layer;                                                               // position in the network, 0-based
-  bool wants_dx;                                                           // true if a layer before it is trained
-  typename Kernels<D>::layout other = {};                                  // of the input that a sum adds to x
+  int layer;                               // position in the network, 0-based
+  bool wants_dx;                           // true if a layer before it is trained
+  typename Kernels<D>::layout other = {};  // of the input that a sum adds to x
 };
 
 /// One layer of a Sequential: a type, a function from the shape of a row to the shape of a row.
@@ -96,7 +91,7 @@ struct Site {
 ///   |                     | and returns false then                                        |                      |
 template <class L, class In>
 concept SequentialLayer = requires {
-  { L::name }                                -> std::convertible_to<std::string_view>;
+  { L::name } -> std::convertible_to<std::string_view>;
   L::template check<In>();
   typename L::template apply<In>::type;
   { L::template apply<In>::variables.size() } -> std::convertible_to<std::size_t>;
@@ -113,15 +108,13 @@ concept OptionalMembersFit =
     (!requires { &L::picks; } || requires { typename std::bool_constant<L::picks>; });
 
 /// The `apply` of a layer without variables whose output has the shape of its input.
-template <class In>
-struct SameShape {
+template <class In> struct SameShape {
   using type = In;
   static constexpr std::array<VariableSpec, 0> variables{};
 };
 
 /// The first entry of a Sequential: the shape of one row of input.
-template <int... D>
-struct Input {
+template <int... D> struct Input {
   using shape = Shape<D...>;
 };
 
@@ -140,34 +133,37 @@ struct Padding {
 }  // namespace detail
 
 /// No padding: out = floor((in - kernel) / stride) + 1. Keras: padding="valid".
-struct Valid { static constexpr auto padding = detail::Padding{}; };             // no padding (Keras: "valid")
+struct Valid {
+  static constexpr auto padding = detail::Padding{};
+};  // no padding (Keras: "valid")
 /// Padding so that out = ceil(in / stride). Keras: padding="same".
-struct Same { static constexpr auto padding = detail::Padding{.same = true}; };   // out = ceil(in / stride): "same"
+struct Same {
+  static constexpr auto padding = detail::Padding{.same = true};
+};  // out = ceil(in / stride): "same"
 
 /// Padding of N pixels on each side: padding=N in PyTorch.
-template <int N>
-struct Pad {
+template <int N> struct Pad {
   static_assert(N >= 0, "chorale: Pad<N> needs at least 0");
   static constexpr auto padding = detail::Padding{.pixels = N};
 };
 
 /// A layer without a bias, such as one that batch normalization follows.
-struct NoBias { static constexpr bool biased = false; };                   // where batch normalization follows
+struct NoBias {
+  static constexpr bool biased = false;
+};  // where batch normalization follows
 
 /// Option of layers over sequences: step t of y is computed from the steps of x up to t alone. Keras: padding="causal" of
 /// Conv1D, use_causal_mask=True of MultiHeadAttention.
 struct Causal {};
 
 /// Distance between windows, in pixels, in both directions.
-template <int S>
-struct Stride {
+template <int S> struct Stride {
   static_assert(S > 0, "chorale: Stride<S> needs at least 1");
   static constexpr int stride = S;
 };
 
 /// First values of the kernel. Without it GlorotUniform, as in Keras.
-template <Init I>
-struct Initializer {
+template <Init I> struct Initializer {
   static constexpr Init init = I;
 };
 using GlorotUniform = Initializer<Init::glorot_uniform>;
@@ -183,24 +179,33 @@ template <class T> concept bias_option        = requires { T::biased; };
 template <class T> concept stride_option      = requires { T::stride; };
 template <class T> concept initializer_option = requires { T::init; };
 
-template <class... Options>
-constexpr Padding padding_of() {
+template <class... Options> constexpr Padding padding_of() {
   auto padding = Padding{};
-  ([&] { if constexpr (padding_option<Options>) padding = Options::padding; }(), ...);
+  (
+      [&] {
+        if constexpr (padding_option<Options>) padding = Options::padding;
+      }(),
+      ...);
   return padding;
 }
 
-template <class... Options>
-constexpr int stride_or(int fallback) {
+template <class... Options> constexpr int stride_or(int fallback) {
   int stride = fallback;
-  ([&] { if constexpr (stride_option<Options>) stride = Options::stride; }(), ...);
+  (
+      [&] {
+        if constexpr (stride_option<Options>) stride = Options::stride;
+      }(),
+      ...);
   return stride;
 }
 
-template <class... Options>
-constexpr Init init_or(Init fallback) {
+template <class... Options> constexpr Init init_or(Init fallback) {
   Init init = fallback;
-  ([&] { if constexpr (initializer_option<Options>) init = Options::init; }(), ...);
+  (
+      [&] {
+        if constexpr (initializer_option<Options>) init = Options::init;
+      }(),
+      ...);
   return init;
 }
 
@@ -224,16 +229,15 @@ constexpr Window padded(Window w, Padding padding) {
   return w;
 }
 /// The window of a square kernel over images of shape In.
-template <class In>
-constexpr Window window(int kernel, int stride, Padding padding) {
-  return padded({.height = In::dims[0], .width = In::dims[1], .channels = In::dims[2], .kernel = kernel,
-                 .stride = stride}, padding);
+template <class In> constexpr Window window(int kernel, int stride, Padding padding) {
+  return padded(
+      {.height = In::dims[0], .width = In::dims[1], .channels = In::dims[2], .kernel = kernel, .stride = stride},
+      padding);
 }
 
 /// Shape of the output of a window. If the window does not fit, some valid shape, so that the error of check() is the
 /// only one.
-template <class In, int Channels, int Kernel, int StrideOf, Padding Around>
-constexpr auto windowed() {
+template <class In, int Channels, int Kernel, int StrideOf, Padding Around> constexpr auto windowed() {
   if constexpr (In::rank != 3) return Shape<1, 1, Channels>{};
   else {
     constexpr auto w = window<In>(Kernel, StrideOf, Around);

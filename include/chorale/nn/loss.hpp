@@ -64,16 +64,18 @@ float smooth(float smoothing, std::size_t rows, std::size_t classes, float* d, T
   return static_cast<float>(sum);
 }
 template <class Targets>
-float smooth_logits(float smoothing, std::size_t rows, std::size_t classes, float const* logits, float* d, Targets&& t) {
-  return smooth(smoothing, rows, classes, d, t, [logits](std::size_t i) { return logits[i]; },
-                [](std::size_t) { return 1.0F; });
+float smooth_logits(float smoothing, std::size_t rows, std::size_t classes, float const* logits, float* d,
+                    Targets&& t) {
+  return smooth(
+      smoothing, rows, classes, d, t, [logits](std::size_t i) { return logits[i]; }, [](std::size_t) { return 1.0F; });
 }
 template <class Targets>
 float smooth_probabilities(float smoothing, std::size_t rows, std::size_t classes, float const* p, float* d,
                            Targets&& t) {
-  auto const at = [p](std::size_t i) { return std::max(p[i], 1e-7F); };    // the least one that counts
-  return smooth(smoothing, rows, classes, d, t, [&](std::size_t i) { return std::log(at(i)); },
-                [&](std::size_t i) { return 1 / at(i); });
+  auto const at = [p](std::size_t i) { return std::max(p[i], 1e-7F); };  // the least one that counts
+  return smooth(
+      smoothing, rows, classes, d, t, [&](std::size_t i) { return std::log(at(i)); },
+      [&](std::size_t i) { return 1 / at(i); });
 }
 
 /// Targets as smooth() reads them: labels, or numbers for each class.
@@ -92,12 +94,12 @@ inline auto given(float const* wanted, std::size_t classes) {
 /// throws    BadArgument when a label is out of range
 /// source    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 struct SparseCrossEntropy {
-  using target = int;
-  static constexpr bool takes_logits = true;
+  using target                               = int;
+  static constexpr bool takes_logits         = true;
   static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
-  float label_smoothing = 0;                                               // this part of each target goes to all classes
+  float label_smoothing = 0;  // this part of each target goes to all classes
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
@@ -129,12 +131,12 @@ struct SparseCrossEntropy {
 /// logits, targets    (B, classes), each row of targets sums to 1
 /// source             tf.keras.losses.CategoricalCrossentropy(from_logits=True)
 struct CrossEntropy {
-  using target = float;
-  static constexpr bool takes_logits = true;
+  using target                               = float;
+  static constexpr bool takes_logits         = true;
   static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t width) { return width; }
 
-  float label_smoothing = 0;                                               // this part of each target goes to all classes
+  float label_smoothing = 0;  // this part of each target goes to all classes
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
@@ -166,12 +168,12 @@ struct CrossEntropy {
 /// throws          BadArgument when a label is out of range
 /// source          tf.keras.losses.SparseCategoricalCrossentropy(from_logits=False), whose epsilon is the same
 struct SparseCrossEntropyOfProbabilities {
-  using target = int;
-  static constexpr bool takes_probabilities = true;
+  using target                               = int;
+  static constexpr bool takes_probabilities  = true;
   static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
-  float label_smoothing = 0;                                               // this part of each target goes to all classes
+  float label_smoothing = 0;  // this part of each target goes to all classes
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
@@ -189,11 +191,11 @@ struct SparseCrossEntropyOfProbabilities {
     return sum + detail::smooth_probabilities(label_smoothing, rows, classes, probabilities, d_probabilities,
                                               detail::one_hot(labels));
   }
-  template <class D>
-  void queue(std::size_t, std::size_t, float const*, int const*, float*, SumOfRows) const {
-    static_assert(sizeof(D) == 0,
-                  "chorale: loss::SparseCrossEntropyOfProbabilities runs on CPUs only. On a GPU leave nn::Softmax out of "
-                  "the network and use loss::SparseCrossEntropy, which takes logits and learns the same");
+  template <class D> void queue(std::size_t, std::size_t, float const*, int const*, float*, SumOfRows) const {
+    static_assert(
+        sizeof(D) == 0,
+        "chorale: loss::SparseCrossEntropyOfProbabilities runs on CPUs only. On a GPU leave nn::Softmax out of "
+        "the network and use loss::SparseCrossEntropy, which takes logits and learns the same");
   }
 };
 
@@ -203,12 +205,12 @@ struct SparseCrossEntropyOfProbabilities {
 /// source                    tf.keras.losses.CategoricalCrossentropy(from_logits=False), which also divides each row of
 ///                           probabilities by its sum
 struct CrossEntropyOfProbabilities {
-  using target = float;
-  static constexpr bool takes_probabilities = true;
+  using target                               = float;
+  static constexpr bool takes_probabilities  = true;
   static constexpr std::size_t least_outputs = 2;
   static constexpr std::size_t targets(std::size_t width) { return width; }
 
-  float label_smoothing = 0;                                               // this part of each target goes to all classes
+  float label_smoothing = 0;  // this part of each target goes to all classes
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
@@ -216,14 +218,12 @@ struct CrossEntropyOfProbabilities {
   template <class D>
   float compute(std::size_t rows, std::size_t classes, float const* probabilities, float const* wanted,
                 float* d_probabilities) const {
-    auto const sum =
-        Kernels<D>::cross_entropy_of_probabilities(rows, classes, probabilities, wanted, d_probabilities);
+    auto const sum = Kernels<D>::cross_entropy_of_probabilities(rows, classes, probabilities, wanted, d_probabilities);
     if (label_smoothing == 0) return sum;
     return sum + detail::smooth_probabilities(label_smoothing, rows, classes, probabilities, d_probabilities,
                                               detail::given(wanted, classes));
   }
-  template <class D>
-  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+  template <class D> void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
     static_assert(sizeof(D) == 0,
                   "chorale: loss::CrossEntropyOfProbabilities runs on CPUs only. On a GPU leave nn::Softmax out of the "
                   "network and use loss::CrossEntropy, which takes logits and learns the same");

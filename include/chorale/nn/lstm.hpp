@@ -32,11 +32,8 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
   static constexpr std::string_view name = "lstm";
   static constexpr bool reads_lengths    = true;
 
-  static constexpr void check_size() {
-    static_assert(Base::is_sized, "chorale: LSTM<units> needs at least 1");
-  }
-  template <class X>
-  static constexpr void check() {
+  static constexpr void check_size() { static_assert(Base::is_sized, "chorale: LSTM<units> needs at least 1"); }
+  template <class X> static constexpr void check() {
     static_assert(Base::options_fit, "chorale: LSTM takes the options nn::Sequences and nn::Reverse");
     static_assert(Base::template numbers<X>,
                   "chorale: LSTM takes sequences (B, T, C) of numbers, but what comes in are ids; put "
@@ -48,9 +45,10 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
                   "chorale: LSTM with nn::Reverse takes sequences of one length; leave nn::Reverse out, or use a field "
                   "whose rows have one length");
   }
-  template <int T, int C>
-    requires(T > 0 || !detail::Recurrent<Units, Options...>::reverse)
-  static constexpr auto output(Of<float, T, C> x) { return Base::output(x); }
+  template <int T, int C> requires(T > 0 || !detail::Recurrent<Units, Options...>::reverse)
+  static constexpr auto output(Of<float, T, C> x) {
+    return Base::output(x);
+  }
   static constexpr auto variables(auto x) {
     return std::array{glorot_uniform("kernel", x.back, 4 * Units), orthogonal("recurrent_kernel", Units, 4 * Units),
                       unit_forget("bias", 4 * Units)};
@@ -60,16 +58,14 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
   static constexpr std::size_t products(auto x) { return (x.size + x.vectors * units) * gates; }
   static constexpr std::size_t inner_products(auto x) { return x.vectors * units * gates; }
 
-  template <class L, int T, int C, class Out>
-    requires(T < 0)
+  template <class L, int T, int C, class Out> requires(T < 0)
   static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     detail::RaggedLstm<units>{at, C, sequences}.forward();
   }
-  template <class L, int T, int C, class Out>
-    requires(T > 0)
+  template <class L, int T, int C, class Out> requires(T > 0)
   static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T;
-    auto const kept = Kept{at.kept, at.rows, steps};
+    auto const kept             = Kept{at.kept, at.rows, steps};
     Base::project(at.rows, steps, C, gates, at.x().data(), at.v[0].data(), kept.gate);
     for (std::size_t k = 0; k < steps; ++k) {
       auto const t = Base::nth(k, steps);
@@ -88,17 +84,15 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
     }
   }
 
-  template <class L, int T, int C, class Out>
-    requires(T < 0)
+  template <class L, int T, int C, class Out> requires(T < 0)
   static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     detail::RaggedLstm<units>{at, C, sequences}.backward();
   }
-  template <class L, int T, int C, class Out>
-    requires(T > 0)
+  template <class L, int T, int C, class Out> requires(T > 0)
   static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T;
-    auto const kept = Kept{at.kept, at.rows, steps};
-    auto const all  = at.rows * steps;
+    auto const kept             = Kept{at.kept, at.rows, steps};
+    auto const all              = at.rows * steps;
     std::fill_n(kept.d_cell, at.rows * units, 0.0F);
     for (std::size_t k = steps; k-- > 0;) {
       auto const t = Base::nth(k, steps);
@@ -115,7 +109,7 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
                         kept.d_cell + r * units);
       }
     }
-    auto const* const dz = kept.gate;                                      // gradients by z, where the gates were
+    auto const* const dz = kept.gate;  // gradients by z, where the gates were
     Base::project_back(at.rows, steps, C, gates, at.x().data(), at.v[0].data(), dz, at.dv[0], at.dx());
     cpu::matmul(units, gates, all, {kept.before, units, true}, {dz, gates},
                 {.data = at.dv[1].data(), .stride = gates, .beta = 1});
@@ -132,10 +126,10 @@ struct LSTM : Layer<LSTM<Units, Options...>>, detail::Recurrent<Units, Options..
         : gate{all.data()}, cell{gate + rows * steps * gates}, before{cell + rows * steps * units},
           d_state{before + rows * steps * units}, d_cell{d_state + rows * units} {}
 
-    float* gate;                                                           // (B, T, 4 Units): z, then the gates
-    float* cell;                                                           // (B, T, Units): c after each step
-    float* before;                                                         // (B, T, Units): h before each step
-    float* d_state;                                                        // (B, Units) of one step of backward
+    float* gate;     // (B, T, 4 Units): z, then the gates
+    float* cell;     // (B, T, Units): c after each step
+    float* before;   // (B, T, Units): h before each step
+    float* d_state;  // (B, Units) of one step of backward
     float* d_cell;
   };
 

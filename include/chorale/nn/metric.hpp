@@ -56,16 +56,17 @@ float sum_of_rows(M const& metric, std::size_t rows, std::size_t width, float co
   }));
 }
 
-template <class T>
-std::size_t targets_of(std::size_t width) { return std::is_integral_v<T> ? 1 : width; }
+template <class T> std::size_t targets_of(std::size_t width) { return std::is_integral_v<T> ? 1 : width; }
 
 /// Checks the threshold of a metric whose outputs are probabilities.
 ///
 /// throws  BadArgument when all outputs are on the same side of it
 inline void check_threshold(std::string const& metric, float threshold, bool probabilities) {
   CHORALE_EXPECTS(!probabilities || (threshold > 0 && threshold < 1),
-                  metric + " has the threshold " + number_text(threshold) + ", which is one of logits, but the output "
-                      "that it looks at ends with probabilities from 0 to 1: write " + metric + "{.threshold = 0.5F}");
+                  metric + " has the threshold " + number_text(threshold) +
+                      ", which is one of logits, but the output "
+                      "that it looks at ends with probabilities from 0 to 1: write " +
+                      metric + "{.threshold = 0.5F}");
 }
 
 /// A name with a number, which is 0 or more: "top_5_accuracy".
@@ -91,9 +92,10 @@ float sum_of(M const& metric, std::size_t rows, std::size_t width, float const* 
   if constexpr (requires { metric.sum(rows, width, y, wanted); }) {
     return metric.sum(rows, width, y, wanted);
   } else {
-    static_assert(RowMetric<M, T>,
-                  "chorale: a metric needs a name, and float row(Span<float const> y, Span<target const> wanted) const, "
-                  "with the targets of the loss. See docs/60-write-your-own.md");
+    static_assert(
+        RowMetric<M, T>,
+        "chorale: a metric needs a name, and float row(Span<float const> y, Span<target const> wanted) const, "
+        "with the targets of the loss. See docs/60-write-your-own.md");
     if constexpr (RowMetric<M, T>)
       return detail::sum_of_rows(metric, rows, width, y, wanted, targets == 0 ? detail::targets_of<T>(width) : targets);
     else return 0;
@@ -139,7 +141,7 @@ struct Accuracy {
 struct BinaryAccuracy {
   static constexpr std::string_view name = "binary_accuracy";
 
-  float threshold = 0;                                                     // of logits; 0.5 of probabilities
+  float threshold = 0;  // of logits; 0.5 of probabilities
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
@@ -175,25 +177,23 @@ struct MeanAbsoluteError {
 /// The share of rows in which fewer than K outputs are larger than that of the target's class.
 ///
 /// source  tf.keras.metrics.SparseTopKCategoricalAccuracy, TopKCategoricalAccuracy
-template <int K>
-struct TopKAccuracy {
+template <int K> struct TopKAccuracy {
   static_assert(K > 0, "chorale: metric::TopKAccuracy<K> needs at least 1");
   static constexpr Name long_name            = detail::numbered("top_", K, "_accuracy");
-  static constexpr std::string_view name     = long_name;                  // "top_5_accuracy"
+  static constexpr std::string_view name     = long_name;  // "top_5_accuracy"
   static constexpr std::size_t least_outputs = K + 1;
 
   float row(Span<float const> y, Span<int const> label) const { return hit(y, static_cast<std::size_t>(label[0])); }
   float row(Span<float const> y, Span<float const> wanted) const {
     return hit(y, static_cast<std::size_t>(std::max_element(wanted.begin(), wanted.end()) - wanted.begin()));
   }
-  template <class T>
-  float sum(std::size_t rows, std::size_t classes, float const* output, T const* targets) const {
+  template <class T> float sum(std::size_t rows, std::size_t classes, float const* output, T const* targets) const {
     return detail::sum_of_rows(*this, rows, classes, output, targets, detail::targets_of<T>(classes));
   }
 
  private:
   static float hit(Span<float const> y, std::size_t label) {
-    if (label >= y.size()) return 0;                                       // one that loss::ignore_label names
+    if (label >= y.size()) return 0;  // one that loss::ignore_label names
     return std::count_if(y.begin(), y.end(), [&](float x) { return x > y[label]; }) < K ? 1.0F : 0.0F;
   }
 };
@@ -210,7 +210,7 @@ class Mean {
     count_ += sum.count;
   }
   double result() const { return count_ == 0 ? 0.0 : value_ / static_cast<double>(count_); }
-  void   reset() { *this = {}; }
+  void reset() { *this = {}; }
 
  private:
   double value_       = 0;

@@ -37,48 +37,47 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
   using Layer<MultiHeadAttention>::Layer;
   static constexpr std::string_view name = "multi_head_attention";
   static constexpr bool causal           = (std::is_same_v<Options, Causal> || ...);
-  static constexpr std::size_t tile      = 32;                             // steps of the query
+  static constexpr std::size_t tile      = 32;  // steps of the query
 
-  template <class X>
-  static constexpr bool sequence = std::is_same_v<typename X::type, float> && X::rank == 2;
+  template <class X> static constexpr bool sequence = std::is_same_v<typename X::type, float> && X::rank == 2;
   template <class... X>
   static constexpr bool fits = Heads > 0 && KeyDim > 0 && (sizeof...(X) == 1 || sizeof...(X) == 2) &&
                                (sequence<X> && ...);
 
-  template <class... X>
-  static constexpr void check() {
+  template <class... X> static constexpr void check() {
     static_assert((std::is_same_v<Options, Causal> && ...),
                   "chorale: MultiHeadAttention takes heads, their width, and one option, nn::Causal");
     static_assert(fits<X...>,
                   "chorale: MultiHeadAttention<heads, width> takes one or two sequences of numbers (B, T, C), a query "
                   "and a value");
   }
-  template <class Query, class... Value>
-    requires fits<Query, Value...>
-  static constexpr auto output(Query query, Value...) { return query; }
+  template <class Query, class... Value> requires fits<Query, Value...>
+  static constexpr auto output(Query query, Value...) {
+    return query;
+  }
 
-  template <class Query, class... Value>
-  static constexpr auto variables(Query, Value...) {
+  template <class Query, class... Value> static constexpr auto variables(Query, Value...) {
     using Source = std::tuple_element_t<sizeof...(Value), std::tuple<Query, Value...>>;
-    return std::array{kernel("query/kernel", Query::back),  zeros("query/bias", Heads, KeyDim),
-                      kernel("key/kernel", Source::back),   zeros("key/bias", Heads, KeyDim),
-                      kernel("value/kernel", Source::back), zeros("value/bias", Heads, KeyDim),
+    return std::array{kernel("query/kernel", Query::back),
+                      zeros("query/bias", Heads, KeyDim),
+                      kernel("key/kernel", Source::back),
+                      zeros("key/bias", Heads, KeyDim),
+                      kernel("value/kernel", Source::back),
+                      zeros("value/bias", Heads, KeyDim),
                       detail::spec_of("attention_output/kernel", Init::glorot_uniform, KeyDim * Heads,
                                       Query::back * Heads, Heads, KeyDim, Query::back),
                       zeros("attention_output/bias", Query::back)};
   }
-  template <class Query, class... Value>
-  static constexpr std::size_t kept(Query, Value...) {
+  template <class Query, class... Value> static constexpr std::size_t kept(Query, Value...) {
     using Size = Sizes<Query, Value...>;
     return 3 * Size::t * inner + 4 * Size::s * inner + heads * Size::t + 2 * tile * Size::s;
   }
-  template <class Query, class... Value>
-  static constexpr std::size_t products(Query, Value...) {
+  template <class Query, class... Value> static constexpr std::size_t products(Query, Value...) {
     using Size = Sizes<Query, Value...>;
     return inner * (Size::t * Size::c + 2 * Size::s * Size::d) + inner_products(Query{}, Value{}...);
   }
   template <class Query, class... Value>
-  static constexpr std::size_t inner_products(Query, Value...) {          // of probabilities, and of Wo
+  static constexpr std::size_t inner_products(Query, Value...) {  // of probabilities, and of Wo
     using Size           = Sizes<Query, Value...>;
     constexpr auto pairs = causal ? Size::t * (Size::t + 1) / 2 : Size::t * Size::s;
     return inner * (Size::t * Size::c + 2 * pairs);
@@ -101,11 +100,11 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
 
   template <class L, class Query, class... Value, class Out>
   static void backward(Place<L, detail::List<Query, Value...>, Out>& at) {
-    using Size       = Sizes<Query, Value...>;
-    auto kept        = Kept<Size>{at.kept, at.rows};
-    auto const all   = kept;                                               // of the first row; the others lie behind it
-    auto const n     = at.rows * Size::t, m = at.rows * Size::s;
-    auto const of_v  = sizeof...(Value);
+    using Size     = Sizes<Query, Value...>;
+    auto kept      = Kept<Size>{at.kept, at.rows};
+    auto const all = kept;  // of the first row; the others lie behind it
+    auto const n = at.rows * Size::t, m = at.rows * Size::s;
+    auto const of_v = sizeof...(Value);
     for (std::size_t r = 0; r < at.rows; ++r, kept.next()) {
       cpu::matmul(Size::t, inner, Size::c, {at.dy().data() + r * Size::t * Size::c, Size::c},
                   {at.v[6].data(), Size::c, true}, {kept.d_o, inner});
@@ -127,25 +126,23 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
  private:
   static constexpr std::size_t heads = Heads, width = KeyDim, inner = heads * width;
 
-  template <class Query, class... Value>
-  struct Sizes {
-    using Source = std::tuple_element_t<sizeof...(Value), std::tuple<Query, Value...>>;
+  template <class Query, class... Value> struct Sizes {
+    using Source                   = std::tuple_element_t<sizeof...(Value), std::tuple<Query, Value...>>;
     static constexpr std::size_t t = Query::vectors, c = Query::back, s = Source::vectors, d = Source::back;
   };
 
-  static constexpr VariableSpec kernel(std::string_view of, int in) {      // its fans as Keras counts them
+  static constexpr VariableSpec kernel(std::string_view of, int in) {  // its fans as Keras counts them
     return detail::spec_of(of, Init::glorot_uniform, Heads * in, KeyDim * in, in, Heads, KeyDim);
   }
   static float scale() { return 1 / std::sqrt(static_cast<float>(width)); }
 
   /// What forward leaves for backward of one row.
-  template <class Size>
-  struct Kept {
+  template <class Size> struct Kept {
     Kept(Span<float> all, std::size_t rows)
         : q{all.data()}, o{q + rows * Size::t * inner}, d_o{o + rows * Size::t * inner},
           k{d_o + rows * Size::t * inner}, v{k + rows * Size::s * inner}, d_k{v + rows * Size::s * inner},
-          d_v{d_k + rows * Size::s * inner}, log_sum{d_v + rows * Size::s * inner},
-          p{log_sum + rows * heads * Size::t}, d_p{p + tile * Size::s} {}
+          d_v{d_k + rows * Size::s * inner}, log_sum{d_v + rows * Size::s * inner}, p{log_sum + rows * heads * Size::t},
+          d_p{p + tile * Size::s} {}
 
     void next() {
       for (auto* const of_t : {&q, &o, &d_o}) *of_t += Size::t * inner;
@@ -153,35 +150,35 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
       log_sum += heads * Size::t;
     }
 
-    float *q, *o, *d_o;                                                    // (T, inner); q becomes the gradient by it
-    float *k, *v, *d_k, *d_v;                                              // (S, inner)
-    float* log_sum;                                                        // (Heads, T): log Σ exp of each step
-    float *p, *d_p;                                                        // (tile, S) of all rows: scratch
+    float *q, *o, *d_o;        // (T, inner); q becomes the gradient by it
+    float *k, *v, *d_k, *d_v;  // (S, inner)
+    float* log_sum;            // (Heads, T): log Σ exp of each step
+    float *p, *d_p;            // (tile, S) of all rows: scratch
   };
 
   /// Calls f(first step, steps, steps of the value that they attend to) for each tile of a query.
-  template <class Size, class F>
-  static void each_tile(F&& f) {
+  template <class Size, class F> static void each_tile(F&& f) {
     for (std::size_t from = 0; from < Size::t; from += tile) {
       auto const count = std::min(tile, Size::t - from);
       f(from, count, causal ? std::min(from + count, Size::s) : Size::s);
     }
   }
   /// Steps of the value, of `seen`, that step t of the query attends to.
-  static constexpr std::size_t seen_by(std::size_t t, std::size_t seen) { return causal ? std::min(t + 1, seen) : seen; }
+  static constexpr std::size_t seen_by(std::size_t t, std::size_t seen) {
+    return causal ? std::min(t + 1, seen) : seen;
+  }
 
   /// o of one head of a row.
-  template <class Size>
-  static void attend(Kept<Size> const& kept, std::size_t h) {
-    auto const at = h * width;                                             // first number of the head in a vector
+  template <class Size> static void attend(Kept<Size> const& kept, std::size_t h) {
+    auto const at = h * width;  // first number of the head in a vector
     each_tile<Size>([&](std::size_t from, std::size_t count, std::size_t seen) {
       cpu::matmul(count, seen, width, {kept.q + from * inner + at, inner}, {kept.k + at, inner, true},
                   {kept.p, Size::s, scale()});
       for (std::size_t i = 0; i < count; ++i) {
-        auto* const p    = kept.p + i * Size::s;
-        auto const n     = seen_by(from + i, seen);
-        auto const most  = *std::max_element(p, p + n);
-        auto sum         = 0.0F;
+        auto* const p   = kept.p + i * Size::s;
+        auto const n    = seen_by(from + i, seen);
+        auto const most = *std::max_element(p, p + n);
+        auto sum        = 0.0F;
         for (std::size_t j = 0; j < n; ++j) sum += p[j] = std::exp(p[j] - most);
         for (std::size_t j = 0; j < n; ++j) p[j] /= sum;
         std::fill(p + n, p + seen, 0.0F);
@@ -192,8 +189,7 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
   }
 
   /// Adds to d_k and d_v of one head of a row; q becomes the gradient by it.
-  template <class Size>
-  static void attend_back(Kept<Size> const& kept, std::size_t h) {
+  template <class Size> static void attend_back(Kept<Size> const& kept, std::size_t h) {
     auto const at = h * width;
     each_tile<Size>([&](std::size_t from, std::size_t count, std::size_t seen) {
       auto* const q         = kept.q + from * inner + at;
@@ -206,7 +202,7 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
         auto* const d      = kept.d_p + i * Size::s;
         auto const n       = seen_by(from + i, seen);
         auto const log_sum = kept.log_sum[h * Size::t + from + i];
-        auto mean          = 0.0F;                                         // of d, with p as weights
+        auto mean          = 0.0F;  // of d, with p as weights
         for (std::size_t w = 0; w < width; ++w) mean += o[i * inner + w] * d_o[i * inner + w];
         for (std::size_t j = 0; j < n; ++j) p[j] = std::exp(p[j] - log_sum);
         for (std::size_t j = 0; j < n; ++j) d[j] = p[j] * (d[j] - mean);

@@ -17,8 +17,7 @@
 namespace chorale::nn::graph {
 
 // What the copy below is made of.
-template <class Net, class Losses, class Metrics>
-class GraphLearner<Net, Pjrt, Losses, Metrics> {
+template <class Net, class Losses, class Metrics> class GraphLearner<Net, Pjrt, Losses, Metrics> {
  public:
   GraphLearner(Pjrt on, Losses those, Metrics these)
       : device{std::move(on)}, losses{std::move(those)}, metrics{std::move(these)} {}
@@ -51,17 +50,15 @@ namespace chorale::nn {
 namespace stablehlo {
 
 /// A Sequential with what its loss compares, as a network of one input and one output.
-template <class Net, class Loss>
-struct SequentialOf {
+template <class Net, class Loss> struct SequentialOf {
   using sequential = Net;
   struct X : nn::detail::FieldOf<typename Net::input>::type {};
   struct Y : Field<typename Loss::target, static_cast<int>(loss::targets_of<Loss>(Net::output::size))> {};
-  using inputs = nn::detail::List<X>;
+  using inputs                      = nn::detail::List<X>;
   static constexpr auto products    = graph::products_of<Net>();
   static constexpr auto activations = graph::activations_of<Net>();
 
-  template <class D, class O>
-  constexpr auto operator()(Tensor<D, O> x) const { return outputs<Y>(as_rows(layers(x))); }
+  template <class D, class O> constexpr auto operator()(Tensor<D, O> x) const { return outputs<Y>(as_rows(layers(x))); }
 
  private:
   nn::detail::CalledInTurn<typename Net::called> layers;
@@ -69,8 +66,7 @@ struct SequentialOf {
 };
 
 /// A batch (x, y) by the fields of a SequentialOf.
-template <class Net, class Batch>
-struct ByFields {
+template <class Net, class Batch> struct ByFields {
   std::size_t rows, first_row;
   Batch const* batch;
 
@@ -91,37 +87,35 @@ class Instance<Pjrt, Net, Loss, Optimizer, Metrics...>
     : public stablehlo::SequentialCopy<Net, Loss, Optimizer, Metrics...> {
   using Base   = stablehlo::SequentialCopy<Net, Loss, Optimizer, Metrics...>;
   using Fields = stablehlo::SequentialOf<Net, Loss>;
-  template <class Batch>
-  static auto by_fields(Batch const& batch) { return stablehlo::ByFields<Fields, Batch>{batch}; }
+  template <class Batch> static auto by_fields(Batch const& batch) { return stablehlo::ByFields<Fields, Batch>{batch}; }
 
  public:
   using network = Net;
   using target  = typename Loss::target;
 
   Instance(Pjrt const& device, Loss loss, Optimizer const& rule, std::tuple<Metrics...> measures, Seed seed)
-      : Base{device, {{std::move(loss)}},
-             std::apply([](auto const&... m) {
-               return std::tuple<OfOutput<typename Fields::Y, Metrics>...>{OfOutput<typename Fields::Y, Metrics>{m}...};
-             }, measures), rule, seed} {}
+      : Base{device,
+             {{std::move(loss)}},
+             std::apply(
+                 [](auto const&... m) {
+                   return std::tuple<OfOutput<typename Fields::Y, Metrics>...>{
+                       OfOutput<typename Fields::Y, Metrics>{m}...};
+                 },
+                 measures),
+             rule,
+             seed} {}
 
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together = {}) {
     return Base::value_and_gradient(by_fields(batch), first_row, std::forward<Ready>(ready), together);
   }
-  template <class Batch>
-  auto step_ahead(Batch const& batch)
-    requires Base::runs_ahead
-  {
+  template <class Batch> auto step_ahead(Batch const& batch) requires Base::runs_ahead {
     return Base::step_ahead(by_fields(batch));
   }
-  template <class Batch>
-  void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
+  template <class Batch> void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     Base::evaluate(by_fields(batch), sums);
   }
-  template <class Batch>
-  Span<float const> predict(Batch const& batch) {
-    return Base::predict(by_fields(batch));
-  }
+  template <class Batch> Span<float const> predict(Batch const& batch) { return Base::predict(by_fields(batch)); }
 };
 
 }  // namespace chorale::nn

@@ -45,17 +45,21 @@ inline void mean_back(std::size_t n, std::size_t width, float const* dy, float* 
 
 /// Base of the pools over sequences. x (B, T, C), y (B, T', C); options Valid, Same or Pad<n>, Stride<n>, default
 /// Valid, Stride<Size>.
-template <class L, Pool P, int Size, class... Options>
-struct Pool1D : Layer<L> {
-  static constexpr bool keeps_x = false;
-  static constexpr auto padding = padding_of<Options...>();
-  static constexpr int stride   = stride_or<Options...>(Size);
+template <class L, Pool P, int Size, class... Options> struct Pool1D : Layer<L> {
+  static constexpr bool keeps_x  = false;
+  static constexpr auto padding  = padding_of<Options...>();
+  static constexpr int stride    = stride_or<Options...>(Size);
   static constexpr bool is_sized = Size > 0;
 
   template <class X>
   static constexpr Window window = [] {
-    auto w = padded({.height = X::rank == 2 ? X::dims[0] : 1, .width = 1, .channels = X::back, .kernel = Size,
-                     .stride = stride, .columns = 1}, padding);
+    auto w     = padded({.height   = X::rank == 2 ? X::dims[0] : 1,
+                         .width    = 1,
+                         .channels = X::back,
+                         .kernel   = Size,
+                         .stride   = stride,
+                         .columns  = 1},
+                        padding);
     w.pad_left = w.pad_right = 0;
     return w;
   }();
@@ -65,21 +69,17 @@ struct Pool1D : Layer<L> {
     else return padding.same || (padding.pixels < Size && X::dims[0] + 2 * padding.pixels >= Size);
   }();
 
-  static constexpr void check_size() {
-    static_assert(is_sized, "chorale: a pool needs a window of at least 1");
-  }
-  template <class X>
-  static constexpr void check() {
+  static constexpr void check_size() { static_assert(is_sized, "chorale: a pool needs a window of at least 1"); }
+  template <class X> static constexpr void check() {
     static_assert((known_option<Options> && ...),
                   "chorale: a pool takes a window size, then Valid, Same or Pad<n>, and Stride<n>");
     static_assert(fits<X>,
                   "chorale: a pool over steps takes sequences of numbers (B, T, C), with T at least its window");
   }
-  template <int T, int C>
-    requires fits<Of<float, T, C>>
-  static constexpr auto output(Of<float, T, C>) { return Of<float, window<Of<float, T, C>>.out_height(), C>{}; }
-  template <int T, int C>
-  static constexpr std::size_t kept(Of<float, T, C>) {
+  template <int T, int C> requires fits<Of<float, T, C>> static constexpr auto output(Of<float, T, C>) {
+    return Of<float, window<Of<float, T, C>>.out_height(), C>{};
+  }
+  template <int T, int C> static constexpr std::size_t kept(Of<float, T, C>) {
     return P == Pool::max ? static_cast<std::size_t>(window<Of<float, T, C>>.out_height()) * C : 0;
   }
 
@@ -113,20 +113,17 @@ struct Pool1D : Layer<L> {
 };
 
 /// Base of the pools over all pixels of an image.
-template <class L, Pool P>
-struct GlobalPool : Layer<L> {
+template <class L, Pool P> struct GlobalPool : Layer<L> {
   static constexpr bool keeps_x = false;
 
-  template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank == 3;
+  template <class X> static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank == 3;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(fits<X>, "chorale: this pool takes images (B, H, W, C)");
   }
-  template <int... D>
-    requires fits<Of<float, D...>>
-  static constexpr auto output(Of<float, D...> x) { return Of<float, x.back>{}; }
+  template <int... D> requires fits<Of<float, D...>> static constexpr auto output(Of<float, D...> x) {
+    return Of<float, x.back>{};
+  }
   static constexpr std::size_t kept(auto x) { return P == Pool::max ? static_cast<std::size_t>(x.back) : 0; }
 
   static void forward(auto& at) {
@@ -144,8 +141,7 @@ struct GlobalPool : Layer<L> {
   }
 
  private:
-  template <class M, class In, class Out, class F>
-  static void each(Place<M, List<In>, List<Out>>& at, F&& f) {
+  template <class M, class In, class Out, class F> static void each(Place<M, List<In>, List<Out>>& at, F&& f) {
     for (std::size_t r = 0; r < at.rows; ++r) f(In::vectors, std::size_t{In::back}, r * In::size, r * In::back);
   }
 };

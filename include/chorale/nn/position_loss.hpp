@@ -37,18 +37,18 @@ class ignore_label {
 ///           matter. A position with the label that is ignored has no loss and no gradient, and does not count; row
 ///           weights and loss::Weighted multiply losses, and do not change the number
 /// source    torch.nn.CrossEntropyLoss(reduction="mean", ignore_index)
-template <class L>
-class PerPosition {
-  static_assert(!requires { typename L::axis; },
-                "chorale: loss::per_position takes a loss of whole outputs, and each rank has a part of those of "
-                "loss::SplitSparseCrossEntropy. Use that alone");
+template <class L> class PerPosition {
+  static_assert(
+      !requires { typename L::axis; },
+      "chorale: loss::per_position takes a loss of whole outputs, and each rank has a part of those of "
+      "loss::SplitSparseCrossEntropy. Use that alone");
 
  public:
-  using target = typename L::target;
-  static constexpr bool counts_positions    = true;
-  static constexpr bool takes_logits        = requires { requires L::takes_logits; };
-  static constexpr bool takes_probabilities = requires { requires L::takes_probabilities; };
-  static constexpr bool takes_binary_logits = requires { requires L::takes_binary_logits; };
+  using target                                     = typename L::target;
+  static constexpr bool counts_positions           = true;
+  static constexpr bool takes_logits               = requires { requires L::takes_logits; };
+  static constexpr bool takes_probabilities        = requires { requires L::takes_probabilities; };
+  static constexpr bool takes_binary_logits        = requires { requires L::takes_binary_logits; };
   static constexpr bool takes_binary_probabilities = requires { requires L::takes_binary_probabilities; };
   static constexpr std::size_t least_outputs       = least_outputs_of<L>();
   static constexpr std::size_t targets(std::size_t width) { return targets_of<L>(width); }
@@ -57,9 +57,10 @@ class PerPosition {
 
   /// This loss without the positions that have a label.
   constexpr PerPosition ignore_label(int label) const {
-    static_assert(std::is_integral_v<target>, "chorale: ignore_label is for losses of labels, such as "
-                                              "loss::SparseCrossEntropy, and this one compares numbers");
-    auto made    = *this;
+    static_assert(std::is_integral_v<target>,
+                  "chorale: ignore_label is for losses of labels, such as "
+                  "loss::SparseCrossEntropy, and this one compares numbers");
+    auto made     = *this;
     made.ignored_ = label;
     return made;
   }
@@ -77,9 +78,8 @@ class PerPosition {
     return all;
   }
   void check(std::size_t n, std::size_t width, target const* wanted) const {
-    each_run(n, width, wanted, [&](Range run, Range) {
-      check_targets(loss_, run.size(), width, wanted + run.begin * targets(width));
-    });
+    each_run(n, width, wanted,
+             [&](Range run, Range) { check_targets(loss_, run.size(), width, wanted + run.begin * targets(width)); });
   }
   bool overwrites() const {
     if constexpr (requires { loss_.overwrites(); }) return loss_.overwrites();
@@ -97,8 +97,7 @@ class PerPosition {
     });
     return static_cast<float>(sum);
   }
-  template <class D>
-  void queue(std::size_t, std::size_t, float const*, target const*, float*, SumOfRows) const {
+  template <class D> void queue(std::size_t, std::size_t, float const*, target const*, float*, SumOfRows) const {
     detail::refuse_device<D, PerPosition>();
   }
 
@@ -125,11 +124,9 @@ class PerPosition {
 };
 
 /// The loss with its mean over all positions of all rows: see PerPosition.
-template <class L>
-constexpr PerPosition<L> per_position(L loss) { return PerPosition<L>{std::move(loss)}; }
+template <class L> constexpr PerPosition<L> per_position(L loss) { return PerPosition<L>{std::move(loss)}; }
 /// The loss with its mean over the positions of all rows that do not have this label.
-template <class L>
-constexpr PerPosition<L> per_position(L loss, class ignore_label label) {
+template <class L> constexpr PerPosition<L> per_position(L loss, class ignore_label label) {
   return PerPosition<L>{std::move(loss)}.ignore_label(label.value());
 }
 

@@ -21,27 +21,22 @@ struct PerChannel {};
 /// alpha     (.., C), zeros; with PerChannel (C)
 /// options   PerChannel
 /// source    He et al., "Delving Deep into Rectifiers", ICCV 2015; tf.keras.layers.PReLU
-template <class... Options>
-struct PReLU : Layer<PReLU<Options...>> {
+template <class... Options> struct PReLU : Layer<PReLU<Options...>> {
   using Layer<PReLU>::Layer;
   static constexpr std::string_view name = "p_re_lu";
   static constexpr bool per_channel      = (std::is_same_v<Options, PerChannel> || ...);
 
   template <class X>
-  static constexpr bool fits =
-      std::is_same_v<typename X::type, float> && X::rank > 0 && (per_channel || X::rank <= 4);
+  static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank > 0 && (per_channel || X::rank <= 4);
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert((std::is_same_v<Options, PerChannel> && ...), "chorale: PReLU takes one option, nn::PerChannel");
-    static_assert(fits<X>, "chorale: PReLU takes numbers (B, .., C) of at most 4 dimensions, or of more with "
-                           "nn::PerChannel");
+    static_assert(fits<X>,
+                  "chorale: PReLU takes numbers (B, .., C) of at most 4 dimensions, or of more with "
+                  "nn::PerChannel");
   }
-  template <int... D>
-    requires fits<Of<float, D...>>
-  static constexpr auto output(Of<float, D...> x) { return x; }
-  template <int... D>
-  static constexpr auto variables(Of<float, D...> x) {
+  template <int... D> requires fits<Of<float, D...>> static constexpr auto output(Of<float, D...> x) { return x; }
+  template <int... D> static constexpr auto variables(Of<float, D...> x) {
     if constexpr (per_channel) return std::array{zeros("alpha", x.back)};
     else return std::array{zeros("alpha", D...)};
   }

@@ -14,8 +14,7 @@
 namespace chorale::nn::detail {
 
 /// One step of one row of an LSTM, and the step back.
-template <std::size_t units>
-struct LstmCell {
+template <std::size_t units> struct LstmCell {
   /// One step of one row.
   ///
   /// z        becomes the gates
@@ -39,8 +38,8 @@ struct LstmCell {
   static void step_back(float* z, float const* before, float const* cell, float const* d_state, float* d_cell) {
     for (std::size_t u = 0; u < units; ++u) {
       auto const i = z[u], f = z[units + u], g = z[2 * units + u], o = z[3 * units + u];
-      auto const y = cpu::tanh(cell[u]);
-      auto const d = d_cell[u] + d_state[u] * o * (1 - y * y);
+      auto const y     = cpu::tanh(cell[u]);
+      auto const d     = d_cell[u] + d_state[u] * o * (1 - y * y);
       z[u]             = d * g * i * (1 - i);
       z[units + u]     = d * before[u] * f * (1 - f);
       z[2 * units + u] = d * i * (1 - g * g);
@@ -55,11 +54,10 @@ struct LstmCell {
 /// others.
 ///
 /// cost      6 numbers for each unit and position and 10 for each unit and row, kept for backward
-template <std::size_t units>
-class RaggedLstm {
-  static constexpr std::size_t gates = 4 * units, few = 16;                // rows of a recurrent product
-  static constexpr std::size_t many  = graph::RaggedRows::block;           // positions of the product with x
-  using cell                         = LstmCell<units>;
+template <std::size_t units> class RaggedLstm {
+  static constexpr std::size_t gates = 4 * units, few = 16;      // rows of a recurrent product
+  static constexpr std::size_t many = graph::RaggedRows::block;  // positions of the product with x
+  using cell                        = LstmCell<units>;
 
  public:
   static std::size_t kept(std::size_t, graph::RaggedRows const& rows) {
@@ -77,9 +75,9 @@ class RaggedLstm {
       return next - size;
     };
     auto const positions = up(rows_.positions, many), rows = up(n_, few);
-    gate_   = take(positions * gates), cell_ = take(positions * units), before_ = take(positions * units);
-    z_      = take(rows * gates), state_ = take(rows * units), d_cell_ = take(rows * units);
-    zeros_  = take(units);
+    gate_ = take(positions * gates), cell_ = take(positions * units), before_ = take(positions * units);
+    z_ = take(rows * gates), state_ = take(rows * units), d_cell_ = take(rows * units);
+    zeros_ = take(units);
   }
 
   void forward() {
@@ -90,8 +88,7 @@ class RaggedLstm {
         if (rows_.lengths[r] == 0) std::fill_n(y_ + r * units, units, 0.0F);
     std::fill_n(state_, up(n_, few) * units, 0.0F);
     for (std::size_t t = 0, active = with_step(0, n_); active > 0; active = with_step(++t, active)) {
-      if (t > 0)
-        cpu::matmul_in_blocks<few>(active, gates, units, {state_, units}, {recurrent_, gates}, {z_, gates});
+      if (t > 0) cpu::matmul_in_blocks<few>(active, gates, units, {state_, units}, {recurrent_, gates}, {z_, gates});
       for (std::size_t k = 0; k < active; ++k) {
         auto const r = rows_.by_length[k], i = rows_.starts[r] + t;
         auto* const z = gate_ + i * gates;
@@ -106,7 +103,7 @@ class RaggedLstm {
   void backward() {
     if (rows_.positions == 0) return;
     auto* const d_state = state_;
-    auto later          = std::size_t{0};                                  // rows that have step t + 1
+    auto later          = std::size_t{0};  // rows that have step t + 1
     for (auto t = static_cast<std::size_t>(rows_.lengths[rows_.by_length[0]]); t-- > 0;) {
       auto const active = with_step(t, n_);
       if (later > 0)
@@ -150,8 +147,8 @@ class RaggedLstm {
   float const* dy_;
   float const *kernel_, *recurrent_, *bias_;
   float *d_kernel_, *d_recurrent_, *d_bias_;
-  float *gate_, *cell_, *before_;                                          // of a position: gates, c after, h before it
-  float *z_, *state_, *d_cell_;                                            // of a row, the longest first
+  float *gate_, *cell_, *before_;  // of a position: gates, c after, h before it
+  float *z_, *state_, *d_cell_;    // of a row, the longest first
   float* zeros_;
 };
 

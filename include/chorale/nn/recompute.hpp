@@ -19,13 +19,10 @@ namespace chorale::nn {
 ///           again. In networks derived from nn::Graph, on Cpu; layers whose statistics move, as nn::BatchNorm, are
 ///           refused
 /// source    Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016; torch.utils.checkpoint
-template <class B>
-struct Recompute {
+template <class B> struct Recompute {
   B block;
 
-  template <class D, class... O>
-    requires(sizeof...(O) > 0)
-  constexpr auto operator()(Tensor<D, O>... x) const {
+  template <class D, class... O> requires(sizeof...(O) > 0) constexpr auto operator()(Tensor<D, O>... x) const {
     auto& trace       = *std::get<0>(std::tuple{x.trace...});
     auto const within = trace.recompute;
     if (within < 0) trace.recompute = trace.recomputes++;

@@ -32,8 +32,7 @@ struct Reverse {};
 namespace detail {
 
 /// Base of the recurrent layers.
-template <int Units, class... Options>
-struct Recurrent {
+template <int Units, class... Options> struct Recurrent {
   static constexpr bool sequences    = (std::is_same_v<Options, Sequences> || ...);
   static constexpr bool reverse      = (std::is_same_v<Options, Reverse> || ...);
   static constexpr std::size_t units = Units;
@@ -41,11 +40,9 @@ struct Recurrent {
 
   static constexpr bool options_fit = ((std::is_same_v<Options, Sequences> || std::is_same_v<Options, Reverse>) && ...);
 
-  template <class X>
-  static constexpr bool numbers = std::is_same_v<typename X::type, float>;
+  template <class X> static constexpr bool numbers = std::is_same_v<typename X::type, float>;
 
-  template <int T, int C>
-  static constexpr auto output(Of<float, T, C>) {
+  template <int T, int C> static constexpr auto output(Of<float, T, C>) {
     if constexpr (sequences) return Of<float, T, Units>{};
     else return Of<float, Units>{};
   }

@@ -17,21 +17,20 @@ namespace chorale::nn {
 
 /// The elements of a row in another shape, in their order; of a ragged value those of each position. In a network:
 /// nn::reshape<4, 8>(x).
-template <int... To>
-struct Reshape : Layer<Reshape<To...>> {
+template <int... To> struct Reshape : Layer<Reshape<To...>> {
   static constexpr std::string_view name = "reshape";
   static constexpr bool overwrites = true, keeps_x = false, each_position = true;
 
   static constexpr std::size_t size = (std::size_t{1} * ... * static_cast<std::size_t>(To));
 
-  template <class X>
-  static constexpr void check() {
-    static_assert(X::size == size, "chorale: reshape<dims...> gives as many elements as it takes; the product of the "
-                                   "dimensions differs");
+  template <class X> static constexpr void check() {
+    static_assert(X::size == size,
+                  "chorale: reshape<dims...> gives as many elements as it takes; the product of the "
+                  "dimensions differs");
   }
-  template <class T, int... From>
-    requires(Of<T, From...>::size == size)
-  static constexpr auto output(Of<T, From...>) { return Of<T, To...>{}; }
+  template <class T, int... From> requires(Of<T, From...>::size == size) static constexpr auto output(Of<T, From...>) {
+    return Of<T, To...>{};
+  }
 
   static void forward(auto& at) {
     if (at.x().data() != at.y().data()) std::copy(at.x().begin(), at.x().end(), at.y().begin());
@@ -45,11 +44,10 @@ struct Reshape : Layer<Reshape<To...>> {
 /// nn::permute<1, 0>(x).
 ///
 /// source    tf.keras.layers.Permute, with axes counted from 0
-template <int... Axes>
-struct Permute : Layer<Permute<Axes...>> {
-  static constexpr std::string_view name           = "permute";
-  static constexpr bool keeps_x                    = false;
-  static constexpr std::size_t rank                = sizeof...(Axes);
+template <int... Axes> struct Permute : Layer<Permute<Axes...>> {
+  static constexpr std::string_view name = "permute";
+  static constexpr bool keeps_x          = false;
+  static constexpr std::size_t rank      = sizeof...(Axes);
   static constexpr std::array<std::size_t, rank> axes{static_cast<std::size_t>(Axes)...};
 
   static constexpr bool each_once = [] {
@@ -58,14 +56,11 @@ struct Permute : Layer<Permute<Axes...>> {
     return true;
   }();
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(each_once && X::rank == static_cast<int>(rank),
                   "chorale: permute<axes...> takes each dimension of a row once, counted from 0");
   }
-  template <class T, int... D>
-    requires(each_once && sizeof...(D) == rank)
-  static constexpr auto output(Of<T, D...>) {
+  template <class T, int... D> requires(each_once && sizeof...(D) == rank) static constexpr auto output(Of<T, D...>) {
     return []<std::size_t... I>(std::index_sequence<I...>) {
       constexpr auto d = std::array<int, rank>{D...};
       return Of<T, d[axes[I]]...>{};
@@ -82,7 +77,7 @@ struct Permute : Layer<Permute<Axes...>> {
  private:
   template <class L, class In, class Out, class F>
   static void each(Place<L, detail::List<In>, detail::List<Out>>& at, F&& f) {
-    auto step = std::array<std::size_t, rank>{};                           // in x, of each dimension of y
+    auto step = std::array<std::size_t, rank>{};  // in x, of each dimension of y
     for (std::size_t i = 0; i < rank; ++i) {
       step[i] = 1;
       for (std::size_t k = axes[i] + 1; k < rank; ++k) step[i] *= static_cast<std::size_t>(In::dims[k]);
@@ -97,27 +92,22 @@ struct Permute : Layer<Permute<Axes...>> {
 };
 
 /// Elements [Begin, End) of dimension Axis, counted from 0; -1 is the last dimension. In a network: nn::slice<2, 5>(x).
-template <int Begin, int End, int Axis = -1>
-struct Slice : Layer<Slice<Begin, End, Axis>> {
+template <int Begin, int End, int Axis = -1> struct Slice : Layer<Slice<Begin, End, Axis>> {
   static constexpr std::string_view name = "slice";
-  static constexpr bool each_position    = Axis < 0;                       // of the dimensions behind a ragged one
+  static constexpr bool each_position    = Axis < 0;  // of the dimensions behind a ragged one
   static constexpr bool keeps_x          = false;
 
-  template <class X>
-  static constexpr std::size_t axis = static_cast<std::size_t>(Axis < 0 ? X::rank + Axis : Axis);
+  template <class X> static constexpr std::size_t axis = static_cast<std::size_t>(Axis < 0 ? X::rank + Axis : Axis);
   template <class X>
   static constexpr bool fits = [] {
     if constexpr (axis<X> >= X::dims.size()) return false;
     else return 0 <= Begin && Begin < End && End <= X::dims[axis<X>];
   }();
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(fits<X>, "chorale: slice<begin, end, axis> takes a part of one dimension: 0 <= begin < end <= size");
   }
-  template <class T, int... D>
-    requires fits<Of<T, D...>>
-  static constexpr auto output(Of<T, D...>) {
+  template <class T, int... D> requires fits<Of<T, D...>> static constexpr auto output(Of<T, D...>) {
     return []<std::size_t... I>(std::index_sequence<I...>) {
       return Of<T, (I == axis<Of<T, D...>> ? End - Begin : D)...>{};
     }(std::make_index_sequence<sizeof...(D)>{});
@@ -147,16 +137,13 @@ struct Slice : Layer<Slice<Begin, End, Axis>> {
 };
 
 /// The elements of each row in shape (To...), in their order.
-template <int... To, class D, class O>
-constexpr auto reshape(Tensor<D, O> x) { return Reshape<To...>{}(x); }
+template <int... To, class D, class O> constexpr auto reshape(Tensor<D, O> x) { return Reshape<To...>{}(x); }
 
 /// The dimensions of each row in another order, counted from 0: permute<1, 0>(x) is the transpose.
-template <int... Axes, class D, class O>
-constexpr auto permute(Tensor<D, O> x) { return Permute<Axes...>{}(x); }
+template <int... Axes, class D, class O> constexpr auto permute(Tensor<D, O> x) { return Permute<Axes...>{}(x); }
 
 /// Elements [Begin, End) of one dimension of each row, the last unless Axis says another.
-template <int Begin, int End, int Axis = -1, class D, class O>
-constexpr auto slice(Tensor<D, O> x) {
+template <int Begin, int End, int Axis = -1, class D, class O> constexpr auto slice(Tensor<D, O> x) {
   if constexpr (O::is_ragged && Axis > 0) return Slice<Begin, End, Axis - O::rank>{}(x);
   else return Slice<Begin, End, Axis>{}(x);
 }

@@ -21,20 +21,16 @@ namespace chorale::nn {
 /// scale     (C), ones
 /// options   Epsilon<millionths>, default Epsilon<1>
 /// source    Zhang & Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019; tf.keras.layers.RMSNormalization
-template <class... Options>
-struct RMSNorm : Layer<RMSNorm<Options...>> {
+template <class... Options> struct RMSNorm : Layer<RMSNorm<Options...>> {
   using Layer<RMSNorm>::Layer;
   static constexpr std::string_view name = "rms_normalization";
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert((detail::epsilon_option<Options> && ...), "chorale: RMSNorm takes one option, Epsilon<millionths>");
     static_assert(std::is_same_v<typename X::type, float> && X::rank > 0,
                   "chorale: RMSNorm takes vectors of numbers (B, .., C); put nn::Embedding<rows, width> after ids");
   }
-  template <int... D>
-    requires(sizeof...(D) > 0)
-  static constexpr auto output(Of<float, D...> x) { return x; }
+  template <int... D> requires(sizeof...(D) > 0) static constexpr auto output(Of<float, D...> x) { return x; }
   static constexpr auto variables(auto x) { return std::array{ones("scale", x.back)}; }
   static constexpr std::size_t kept(auto x) { return x.vectors; }
 

@@ -32,15 +32,13 @@ concept RowLoss = requires(L const& loss, Span<float const> y, Span<typename L::
 };
 
 /// Number of targets of a row, for a network with `width` outputs.
-template <class L>
-constexpr std::size_t targets_of(std::size_t width) {
+template <class L> constexpr std::size_t targets_of(std::size_t width) {
   if constexpr (requires { L::targets(width); }) return L::targets(width);
   else return std::is_integral_v<typename L::target> ? 1 : width;
 }
 
 /// The fewest outputs that a loss or a metric tells apart.
-template <class T>
-constexpr std::size_t least_outputs_of() {
+template <class T> constexpr std::size_t least_outputs_of() {
   if constexpr (requires { T::least_outputs; }) return T::least_outputs;
   else return 1;
 }
@@ -94,11 +92,11 @@ float sum_of(L const& loss, std::size_t rows, std::size_t width, float const* y,
 namespace detail {
 
 /// Refuses loss L, which loops of the host compute, on a device that queues its work.
-template <class D, class L>
-void refuse_device() {
-  static_assert(sizeof(D) == 0, "chorale: this loss runs on CPUs only. On a GPU use loss::SparseCrossEntropy, "
-                                "loss::CrossEntropy or loss::MeanSquaredError, or a strategy over Cpu; one of your own "
-                                "needs queue<D>(rows, width, output, target, d_output, to)");
+template <class D, class L> void refuse_device() {
+  static_assert(sizeof(D) == 0,
+                "chorale: this loss runs on CPUs only. On a GPU use loss::SparseCrossEntropy, "
+                "loss::CrossEntropy or loss::MeanSquaredError, or a strategy over Cpu; one of your own "
+                "needs queue<D>(rows, width, output, target, d_output, to)");
 }
 
 inline void check_smoothing(float smoothing) {

@@ -22,10 +22,10 @@ namespace chorale::loss {
 /// keeps              the loss and its gradient are exact for logits of any size
 /// source             tf.keras.losses.BinaryCrossentropy(from_logits=True)
 struct BinaryCrossEntropy {
-  using target = float;
+  using target                              = float;
   static constexpr bool takes_binary_logits = true;
 
-  float label_smoothing = 0;                                               // targets become (1 - it) t + it / 2
+  float label_smoothing = 0;  // targets become (1 - it) t + it / 2
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
@@ -33,10 +33,10 @@ struct BinaryCrossEntropy {
   float row(Span<float const> logits, Span<float const> wanted, Span<float> d_logits) const {
     detail::check_smoothing(label_smoothing);
     auto const scale = 1 / static_cast<float>(logits.size());
-    auto const sum = sum_over(logits.size(), [&](std::size_t i) {
-      auto const z    = logits[i], t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
-      auto const tail = std::exp(-std::abs(z));                            // at most 1: no overflow
-      d_logits[i] = scale * ((z >= 0 ? 1 : tail) / (1 + tail) - t);
+    auto const sum   = sum_over(logits.size(), [&](std::size_t i) {
+      auto const z = logits[i], t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
+      auto const tail = std::exp(-std::abs(z));  // at most 1: no overflow
+      d_logits[i]     = scale * ((z >= 0 ? 1 : tail) / (1 + tail) - t);
       return std::max(z, 0.0F) - z * t + std::log1p(tail);
     });
     return scale * static_cast<float>(sum);
@@ -45,8 +45,7 @@ struct BinaryCrossEntropy {
   float compute(std::size_t rows, std::size_t width, float const* logits, float const* wanted, float* d_logits) const {
     return detail::sum_of_rows(*this, rows, width, logits, wanted, d_logits);
   }
-  template <class D>
-  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+  template <class D> void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
     detail::refuse_device<D, BinaryCrossEntropy>();
   }
   static constexpr std::size_t targets(std::size_t width) { return width; }
@@ -62,10 +61,10 @@ struct BinaryCrossEntropy {
 ///                           learns
 /// source                    tf.keras.losses.BinaryCrossentropy(from_logits=False), whose gradient is 0 beyond 1e-7
 struct BinaryCrossEntropyOfProbabilities {
-  using target = float;
+  using target                                     = float;
   static constexpr bool takes_binary_probabilities = true;
 
-  float label_smoothing = 0;                                               // targets become (1 - it) t + it / 2
+  float label_smoothing = 0;  // targets become (1 - it) t + it / 2
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("label_smoothing", label_smoothing); }
@@ -73,9 +72,9 @@ struct BinaryCrossEntropyOfProbabilities {
   float row(Span<float const> probabilities, Span<float const> wanted, Span<float> d_probabilities) const {
     detail::check_smoothing(label_smoothing);
     auto const scale = 1 / static_cast<float>(probabilities.size());
-    auto const sum = sum_over(probabilities.size(), [&](std::size_t i) {
-      auto const p = std::clamp(probabilities[i], 1e-7F, 1 - 1e-7F);
-      auto const t = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
+    auto const sum   = sum_over(probabilities.size(), [&](std::size_t i) {
+      auto const p       = std::clamp(probabilities[i], 1e-7F, 1 - 1e-7F);
+      auto const t       = (1 - label_smoothing) * wanted[i] + label_smoothing / 2;
       d_probabilities[i] = scale * ((1 - t) / (1 - p) - t / p);
       return -(t * std::log(p) + (1 - t) * std::log1p(-p));
     });
@@ -93,7 +92,7 @@ struct MeanAbsoluteError {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
+    auto const sum   = sum_over(outputs.size(), [&](std::size_t i) {
       auto const d = outputs[i] - wanted[i];
       d_outputs[i] = d > 0 ? scale : d < 0 ? -scale : 0;
       return std::abs(d);
@@ -105,8 +104,7 @@ struct MeanAbsoluteError {
                 float* d_outputs) const {
     return detail::sum_of_rows(*this, rows, width, outputs, wanted, d_outputs);
   }
-  template <class D>
-  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+  template <class D> void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
     detail::refuse_device<D, MeanAbsoluteError>();
   }
 };
@@ -131,7 +129,7 @@ struct Huber {
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     check_options();
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
+    auto const sum   = sum_over(outputs.size(), [&](std::size_t i) {
       auto const d = outputs[i] - wanted[i], far = std::abs(d);
       d_outputs[i] = scale * std::clamp(d, -delta, delta);
       return far <= delta ? d * d / 2 : delta * (far - delta / 2);
@@ -143,8 +141,7 @@ struct Huber {
                 float* d_outputs) const {
     return detail::sum_of_rows(*this, rows, width, outputs, wanted, d_outputs);
   }
-  template <class D>
-  void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
+  template <class D> void queue(std::size_t, std::size_t, float const*, float const*, float*, SumOfRows) const {
     detail::refuse_device<D, Huber>();
   }
   static constexpr std::size_t targets(std::size_t width) { return width; }
@@ -160,10 +157,10 @@ struct LogCosh {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
+    auto const sum   = sum_over(outputs.size(), [&](std::size_t i) {
       auto const d = outputs[i] - wanted[i], far = std::abs(d);
       d_outputs[i] = scale * std::tanh(d);
-      return far + std::log1p(std::expm1(-2 * far) / 2);                   // exact near 0, and no overflow
+      return far + std::log1p(std::expm1(-2 * far) / 2);  // exact near 0, and no overflow
     });
     return scale * static_cast<float>(sum);
   }
@@ -179,7 +176,7 @@ struct Poisson {
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
     auto const scale = 1 / static_cast<float>(outputs.size());
-    auto const sum = sum_over(outputs.size(), [&](std::size_t i) {
+    auto const sum   = sum_over(outputs.size(), [&](std::size_t i) {
       auto const y = outputs[i] + 1e-7F;
       d_outputs[i] = scale * (1 - wanted[i] / y);
       return outputs[i] - wanted[i] * std::log(y);
@@ -194,7 +191,7 @@ struct Poisson {
 ///                           CrossEntropyOfProbabilities; one above 1 counts as 1
 /// source                    Kullback & Leibler, 1951; tf.keras.losses.KLDivergence, whose gradient is 0 below 1e-7
 struct KLDivergence {
-  using target = float;
+  using target                               = float;
   static constexpr bool takes_probabilities  = true;
   static constexpr std::size_t least_outputs = 2;
 
@@ -214,7 +211,7 @@ struct KLDivergence {
 ///                     gradient are 0, where Keras gives a gradient of up to 1e7
 /// source              tf.keras.losses.CosineSimilarity
 struct CosineSimilarity {
-  using target = float;
+  using target                               = float;
   static constexpr std::size_t least_outputs = 2;
 
   float row(Span<float const> outputs, Span<float const> wanted, Span<float> d_outputs) const {
@@ -224,7 +221,7 @@ struct CosineSimilarity {
       of_outputs += double{outputs[i]} * double{outputs[i]};
       of_wanted += double{wanted[i]} * double{wanted[i]};
     }
-    if (of_outputs < 1e-14 || of_wanted < 1e-14) return 0;                 // dy is zeros
+    if (of_outputs < 1e-14 || of_wanted < 1e-14) return 0;  // dy is zeros
     auto const norms  = std::sqrt(of_outputs) * std::sqrt(of_wanted);
     auto const cosine = product / norms;
     for (std::size_t i = 0; i < outputs.size(); ++i)

@@ -19,23 +19,22 @@ namespace chorale::nn {
 
 namespace detail {
 
-template <class Nodes>
-struct PlanOf;
-template <class... N>
-struct PlanOf<List<N...>> {
+template <class Nodes> struct PlanOf;
+template <class... N> struct PlanOf<List<N...>> {
   static constexpr std::size_t count = (std::size_t{0} + ... + N::variables);
 
   static constexpr auto make() {
-    static_assert((OptionalMembersFit<typename N::layer> && ...), "chorale: an optional member of a layer is not "
-        "static, or no constant: text(), joins, gives_probabilities, monotone or picks. See the table at "
-        "nn::SequentialLayer");
+    static_assert((OptionalMembersFit<typename N::layer> && ...),
+                  "chorale: an optional member of a layer is not "
+                  "static, or no constant: text(), joins, gives_probabilities, monotone or picks. See the table at "
+                  "nn::SequentialLayer");
     (N::layer::template check<typename N::in>(), ...);
-    auto specs  = std::array<VariableSpec, count>{};
-    auto names  = std::array<Name, count>{};
-    auto layers = std::array<int, count>{};
-    auto seen   = std::array<Seen, sizeof...(N)>{};
-    auto i      = std::size_t{0};
-    auto layer  = std::size_t{0};
+    auto specs     = std::array<VariableSpec, count>{};
+    auto names     = std::array<Name, count>{};
+    auto layers    = std::array<int, count>{};
+    auto seen      = std::array<Seen, sizeof...(N)>{};
+    auto i         = std::size_t{0};
+    auto layer     = std::size_t{0};
     auto const add = [&](std::string_view name, auto const& variables) {
       auto const before = variables.empty() ? 0 : times_before(seen, name);
       for (auto const& spec : variables) {
@@ -47,7 +46,7 @@ struct PlanOf<List<N...>> {
       ++layer;
     };
     (add(N::layer::name, N::apply::variables), ...);
-    auto made = make_plan<count, sizeof...(N)>(specs, names, layers);
+    auto made                = make_plan<count, sizeof...(N)>(specs, names, layers);
     made.activations_per_row = (std::size_t{0} + ... + written<N>());
     made.products_per_row    = (std::size_t{0} + ... + products<N>());
     return made;
@@ -66,21 +65,18 @@ struct PlanOf<List<N...>> {
     return seen[k].times++;
   }
 
-  template <class One>
-  static constexpr std::size_t written() {
+  template <class One> static constexpr std::size_t written() {
     constexpr auto branch = branch_of<typename One::layer>();
     return branch == Branch::fork || branch == Branch::turn ? 0 : One::out::size;
   }
-  template <class One>
-  static constexpr std::size_t products() {
+  template <class One> static constexpr std::size_t products() {
     if constexpr (requires { One::apply::products; }) return One::apply::products;
     else return 0;
   }
 };
 
 /// Refuses a list that is no network. A function, as clang abandons a class with a failed static_assert.
-template <class First, std::size_t rest>
-constexpr auto refuse_list() {
+template <class First, std::size_t rest> constexpr auto refuse_list() {
   constexpr bool has_input = requires { typename First::shape; };
   static_assert(has_input, "chorale: a Sequential begins with nn::Input<...>, the shape of one row");
   static_assert(!has_input || rest > 0, "chorale: a Sequential needs at least one layer after nn::Input");
@@ -95,18 +91,15 @@ constexpr auto refuse_list() {
 ///
 /// keeps   no state: `plan` is a constexpr value; variables are made by `nn::compile(...).instantiate(device, seed)`
 /// source  tf.keras.Sequential
-template <class First, class... Layers>
-struct Sequential {
-  using refused = decltype(detail::refuse_list<First, sizeof...(Layers)>());     // nn::compile says nothing more
+template <class First, class... Layers> struct Sequential {
+  using refused = decltype(detail::refuse_list<First, sizeof...(Layers)>());  // nn::compile says nothing more
 };
 
 /// A network whose first argument is its input: each layer takes the output of the one before it.
-template <int... D, class... Layers>
-  requires(sizeof...(Layers) > 0)
-struct Sequential<Input<D...>, Layers...> {
-  using input  = Shape<D...>;                                              // one row
-  using layers = typename detail::Flat<detail::List<>, Layers...>::type;   // as written, with blocks flattened
-  using called = typename detail::Ordered<Layers...>::type;                // as they are computed, from first to last
+template <int... D, class... Layers> requires(sizeof...(Layers) > 0) struct Sequential<Input<D...>, Layers...> {
+  using input  = Shape<D...>;                                             // one row
+  using layers = typename detail::Flat<detail::List<>, Layers...>::type;  // as written, with blocks flattened
+  using called = typename detail::Ordered<Layers...>::type;               // as they are computed, from first to last
   using chain  = detail::OrderedChain<input, detail::List<Layers...>>;
   using nodes  = typename chain::nodes;
   using output = typename chain::output;
@@ -119,8 +112,7 @@ struct Sequential<Input<D...>, Layers...> {
 ///   nn::compile<nn::WithProducts<Net, Products::bf16>>(loss, optimizer, metrics...)                    or, in Net itself,
 ///   static constexpr auto products = Products::bf16;
 ///   nn::compile<nn::WithProducts<Net, Products::fp16>>(loss, optim::LossScaled{optimizer}, metrics...)
-template <class Net, Products P>
-struct WithProducts : Net {
+template <class Net, Products P> struct WithProducts : Net {
   static constexpr auto products = P;
 };
 
@@ -133,18 +125,16 @@ struct WithProducts : Net {
 ///   nn::compile<Net, nn::Precision<fp16>>(loss, optim::LossScaled{optimizer}, metrics...)
 ///
 /// source  Micikevicius et al., "Mixed Precision Training", ICLR 2018; torch.autocast
-template <class T>
-struct Precision {
+template <class T> struct Precision {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, fp16>,
                 "chorale: Precision<T> takes float, bf16 or fp16");
-  static constexpr bool is_bf16    = std::is_same_v<T, bf16>, is_fp16 = std::is_same_v<T, fp16>;
+  static constexpr bool is_bf16 = std::is_same_v<T, bf16>, is_fp16 = std::is_same_v<T, fp16>;
   static constexpr auto products    = is_bf16 ? Products::bf16 : is_fp16 ? Products::fp16 : Products::f32;
   static constexpr auto activations = is_bf16 ? Elements::bf16 : is_fp16 ? Elements::fp16 : Elements::f32;
 };
 
 /// A network under a Precision; its variables are those of the network itself, also in files.
-template <class Net, class P>
-struct WithPrecision : Net {
+template <class Net, class P> struct WithPrecision : Net {
   static constexpr auto products    = P::products;
   static constexpr auto activations = P::activations;
 };

@@ -35,16 +35,15 @@ struct ByColumn {};
 namespace detail {
 
 template <class Option>
-inline constexpr bool is_cut = std::is_same_v<Option, ByRow> || std::is_same_v<Option, ByRowInTurn> ||
-                               std::is_same_v<Option, ByColumn>;
+inline constexpr bool is_cut =
+    std::is_same_v<Option, ByRow> || std::is_same_v<Option, ByRowInTurn> || std::is_same_v<Option, ByColumn>;
 
 /// Which part of a table of so many rows a rank has where each has some of the rows.
 ///
 /// parts     at least 1
-template <int Rows, int parts, bool in_turn>
-struct CutRows {
-  static constexpr int most  = (Rows + parts - 1) / parts;                 // rows of a part, with padding
-  static constexpr int least = Rows / parts, longer = Rows % parts;        // so many parts have a row more
+template <int Rows, int parts, bool in_turn> struct CutRows {
+  static constexpr int most  = (Rows + parts - 1) / parts;           // rows of a part, with padding
+  static constexpr int least = Rows / parts, longer = Rows % parts;  // so many parts have a row more
 
   static constexpr int begin(int part) { return least * part + std::min(part, longer); }
   static constexpr int rows(int part) { return least + (part < longer ? 1 : 0); }
@@ -61,16 +60,15 @@ struct CutRows {
 };
 
 /// A table that is split over the ranks of axis A, and what its layers do with it.
-template <class A, int Rows, int Width, class... Options>
-struct TableInShards {
+template <class A, int Rows, int Width, class... Options> struct TableInShards {
   static constexpr bool by_column = (std::is_same_v<Options, ByColumn> || ...);
   static constexpr bool by_rows   = ([] {
     if constexpr (is_cut<Options>) return true;
     else return Options::gives_rows;
   }() && ... && true);
-  static constexpr int parts = by_column && Width % A::size != 0 ? 1 : A::size;      // check() has refused it otherwise
-  static constexpr std::size_t width = static_cast<std::size_t>(by_column ? Width / parts : Width);   // of a part
-  using cut = CutRows<Rows, A::size, (std::is_same_v<Options, ByRowInTurn> || ...)>;
+  static constexpr int parts = by_column && Width % A::size != 0 ? 1 : A::size;  // check() has refused it otherwise
+  static constexpr std::size_t width = static_cast<std::size_t>(by_column ? Width / parts : Width);  // of a part
+  using cut                          = CutRows<Rows, A::size, (std::is_same_v<Options, ByRowInTurn> || ...)>;
 
   static constexpr auto variables() {
     auto spec = table("embeddings", by_column ? Rows : cut::most, static_cast<int>(width));
@@ -80,13 +78,13 @@ struct TableInShards {
     return std::array{spec};
   }
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert((0 + ... + (is_cut<Options> ? 1 : 0)) <= 1,
                   "chorale: a ShardedEmbedding is cut in one way: nn::ByRow, nn::ByRowInTurn or nn::ByColumn");
-    static_assert(!by_column || Width % A::size == 0,
-                  "chorale: a ShardedEmbedding<A, rows, width, nn::ByColumn> deals out its columns evenly: the width must "
-                  "be a multiple of the size of axis A. Use nn::ByRow, which cuts any table");
+    static_assert(
+        !by_column || Width % A::size == 0,
+        "chorale: a ShardedEmbedding<A, rows, width, nn::ByColumn> deals out its columns evenly: the width must "
+        "be a multiple of the size of axis A. Use nn::ByRow, which cuts any table");
     static_assert(by_rows || A::name != data_axis,
                   "chorale: along the axis \"data\" the gradient of a table is rows, which its rank has whole: leave "
                   "nn::DenseGradient out");
@@ -96,8 +94,7 @@ struct TableInShards {
   /// Begins a step.
   ///
   /// L     the layer, whose name is that of its table in errors
-  template <class L>
-  static void begin(TableExchange& exchange, AxisGroup const& group) {
+  template <class L> static void begin(TableExchange& exchange, AxisGroup const& group) {
     exchange.begin(group, by_column, by_column ? Rows : cut::rows(group.rank),
                    [](Rank) { return "the table of " + std::string{L::name}; });
   }
@@ -133,19 +130,18 @@ struct TableInShards {
 template <class A, int Rows, int Width, class... Options>
 struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<ShardedEmbedding>::Layer;
-  using axis  = A;
-  using state = detail::TableExchange;
-  using split = detail::TableInShards<A, Rows, Width, Options...>;
+  using axis                             = A;
+  using state                            = detail::TableExchange;
+  using split                            = detail::TableInShards<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
-  static constexpr bool keeps_x          = true, each_position = true;
-  static constexpr bool other_rows       = true;
-  static constexpr bool gives_rows       = split::by_rows;
+  static constexpr bool keeps_x = true, each_position = true;
+  static constexpr bool other_rows = true;
+  static constexpr bool gives_rows = split::by_rows;
 
-  template <class X>
-  static constexpr void check() { split::template check<X>(); }
-  template <class T, int... D>
-    requires(!std::is_same_v<T, float>)
-  static constexpr auto output(Of<T, D...>) { return Of<float, D..., Width>{}; }
+  template <class X> static constexpr void check() { split::template check<X>(); }
+  template <class T, int... D> requires(!std::is_same_v<T, float>) static constexpr auto output(Of<T, D...>) {
+    return Of<float, D..., Width>{};
+  }
   static constexpr auto variables(auto) { return split::variables(); }
 
   static void forward(auto& at) {
@@ -175,8 +171,7 @@ struct ShardedEmbedding : Layer<ShardedEmbedding<A, Rows, Width, Options...>>, d
 namespace detail {
 
 /// Calls f(row, ids) for each row of input I, a span of ids.
-template <std::size_t I, class O>
-void each_bag(auto const& at, auto&& f) {
+template <std::size_t I, class O> void each_bag(auto const& at, auto&& f) {
   auto const x = std::get<I>(at.in);
   if (auto const* const all = at.ragged[I]; all != nullptr)
     for (std::size_t r = 0; r < all->lengths.size(); ++r)
@@ -186,8 +181,7 @@ void each_bag(auto const& at, auto&& f) {
 }
 
 /// Checks that all ids of input I are rows of its table.
-template <std::size_t I, class O>
-void expect_known_bags(auto const& at, int table_rows) {
+template <std::size_t I, class O> void expect_known_bags(auto const& at, int table_rows) {
   each_bag<I, O>(at, [&](std::size_t r, auto const& ids) {
     for (std::size_t i = 0; i < ids.size(); ++i)
       if (int const id = ids[i]; id < 0 || id >= table_rows)
@@ -211,22 +205,21 @@ template <class A, int Rows, int Width, Bag As = Bag::mean, class... Options>
 struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Options...>>,
                              detail::TableSize<Rows, Width> {
   using Layer<ShardedEmbeddingBag>::Layer;
-  using axis  = A;
-  using state = detail::TableExchange;
-  using split = detail::TableInShards<A, Rows, Width, Options...>;
+  using axis                             = A;
+  using state                            = detail::TableExchange;
+  using split                            = detail::TableInShards<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding_bag";
-  static constexpr bool keeps_x          = true, reads_lengths = true;
-  static constexpr bool other_rows       = true;
-  static constexpr bool gives_rows       = split::by_rows;
+  static constexpr bool keeps_x = true, reads_lengths = true;
+  static constexpr bool other_rows = true;
+  static constexpr bool gives_rows = split::by_rows;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     split::template check<X>();
     static_assert(X::rank == 1, "chorale: ShardedEmbeddingBag takes (B, n) ids; put nn::reshape<n>(...) before it");
   }
-  template <class T, int N>
-    requires(!std::is_same_v<T, float>)
-  static constexpr auto output(Of<T, N>) { return Of<float, Width>{}; }
+  template <class T, int N> requires(!std::is_same_v<T, float>) static constexpr auto output(Of<T, N>) {
+    return Of<float, Width>{};
+  }
   static constexpr auto variables(auto) { return split::variables(); }
 
   static void forward(auto& at) {
@@ -240,7 +233,8 @@ struct ShardedEmbeddingBag : Layer<ShardedEmbeddingBag<A, Rows, Width, As, Optio
     });
     exchange.answer(at.v[0].data(), split::width,
                     !split::by_column ? detail::Answers::each
-                                      : As == Bag::mean ? detail::Answers::means : detail::Answers::sums);
+                    : As == Bag::mean ? detail::Answers::means
+                                      : detail::Answers::sums);
     detail::each_bag<0, X>(at, [&](std::size_t r, auto const& ids) {
       auto const y = at.y().subspan(r * Width, Width);
       std::fill(y.begin(), y.end(), 0.0F);

@@ -26,25 +26,24 @@
 namespace chorale::nn {
 
 /// Rows of each table of an nn::ShardedTables: TableRows<100'000, 20'000, 1'000>.
-template <int... Rows>
-struct TableRows {
-  static_assert(sizeof...(Rows) > 0 && ((Rows > 0) && ...), "chorale: TableRows names at least one table, and each has at "
-                                                            "least 1 row");
+template <int... Rows> struct TableRows {
+  static_assert(sizeof...(Rows) > 0 && ((Rows > 0) && ...),
+                "chorale: TableRows names at least one table, and each has at "
+                "least 1 row");
   static constexpr std::array<int, sizeof...(Rows)> of{Rows...};
 };
 
 namespace detail {
 
 /// Which rank has which of several tables, whole: the largest first, each to the rank that has the fewest rows so far.
-template <class Tables, int ranks>
-struct DealtTables {
+template <class Tables, int ranks> struct DealtTables {
   static constexpr std::size_t count = Tables::of.size();
 
   struct Dealt {
     std::array<Rank, count> owner{};
-    std::array<int, count> first{}, in_whole{};                            // row 0 of a table: in its part, in the whole
-    std::array<int, static_cast<std::size_t>(ranks)> rows{};               // of each rank
-    int most = 0, whole = 0;                                               // rows of the fullest rank, and of all tables
+    std::array<int, count> first{}, in_whole{};               // row 0 of a table: in its part, in the whole
+    std::array<int, static_cast<std::size_t>(ranks)> rows{};  // of each rank
+    int most = 0, whole = 0;                                  // rows of the fullest rank, and of all tables
   };
   static constexpr Dealt dealt = [] {
     auto made  = Dealt{};
@@ -54,9 +53,8 @@ struct DealtTables {
       order[t]         = t;
       made.in_whole[t] = std::exchange(made.whole, made.whole + Tables::of[t]);
     }
-    std::ranges::sort(order, [](auto a, auto b) {
-      return Tables::of[a] != Tables::of[b] ? Tables::of[a] > Tables::of[b] : a < b;
-    });
+    std::ranges::sort(
+        order, [](auto a, auto b) { return Tables::of[a] != Tables::of[b] ? Tables::of[a] > Tables::of[b] : a < b; });
     for (auto const t : order) {
       auto const least = std::ranges::min_element(rows);
       made.owner[t]    = static_cast<Rank>(least - rows.begin());
@@ -108,26 +106,24 @@ struct DealtTables {
 template <class A, int Width, class Tables, Bag As = Bag::mean, class... Options>
 struct ShardedTables : Layer<ShardedTables<A, Width, Tables, As, Options...>> {
   using Layer<ShardedTables>::Layer;
-  using axis  = A;
-  using state = detail::TableExchange;
-  using cut   = detail::DealtTables<Tables, A::size>;
+  using axis                             = A;
+  using state                            = detail::TableExchange;
+  using cut                              = detail::DealtTables<Tables, A::size>;
   static constexpr std::string_view name = "tables";
-  static constexpr bool keeps_x          = true, reads_lengths = true;
-  static constexpr bool other_rows       = true;
-  static constexpr bool gives_rows       = ((Options::gives_rows) && ... && true);
+  static constexpr bool keeps_x = true, reads_lengths = true;
+  static constexpr bool other_rows = true;
+  static constexpr bool gives_rows = ((Options::gives_rows) && ... && true);
 
-  template <class X>
-  static constexpr bool fits = !std::is_same_v<typename X::type, float> && X::rank == 1;
+  template <class X> static constexpr bool fits = !std::is_same_v<typename X::type, float> && X::rank == 1;
 
-  template <class... X>
-  static constexpr void check() {
-    static_assert(sizeof...(X) == cut::count, "chorale: ShardedTables takes a field of ids for each table. Name as many "
-                                              "tables in TableRows as it is called with");
-    static_assert((fits<X> && ...), "chorale: ShardedTables takes (B, n) ids, fields of int or of bytes, for each table");
+  template <class... X> static constexpr void check() {
+    static_assert(sizeof...(X) == cut::count,
+                  "chorale: ShardedTables takes a field of ids for each table. Name as many "
+                  "tables in TableRows as it is called with");
+    static_assert((fits<X> && ...),
+                  "chorale: ShardedTables takes (B, n) ids, fields of int or of bytes, for each table");
   }
-  template <class... X>
-    requires(sizeof...(X) == cut::count && (fits<X> && ...))
-  static constexpr auto output(X...) {
+  template <class... X> requires(sizeof...(X) == cut::count && (fits<X> && ...)) static constexpr auto output(X...) {
     if constexpr (sizeof...(X) == 1) return Of<float, Width>{};
     else return Several<std::conditional_t<true, Of<float, Width>, X>...>{};
   }
@@ -145,7 +141,8 @@ struct ShardedTables : Layer<ShardedTables<A, Width, Tables, As, Options...>> {
     exchange.begin(group, false, cut::dealt.rows[static_cast<std::size_t>(group.rank)], &cut::name);
     each_table(at, [&]<std::size_t T, class O>() {
       detail::each_bag<T, O>(at, [&](std::size_t, auto const& ids) {
-        for (int const id : ids) exchange.ask(cut::dealt.owner[T], static_cast<std::uint32_t>(cut::dealt.first[T] + id));
+        for (int const id : ids)
+          exchange.ask(cut::dealt.owner[T], static_cast<std::uint32_t>(cut::dealt.first[T] + id));
         exchange.end_bag();
       });
     });

@@ -27,11 +27,8 @@ struct SimpleRNN : Layer<SimpleRNN<Units, Options...>>, detail::Recurrent<Units,
   using Base::units;
   static constexpr std::string_view name = "simple_rnn";
 
-  static constexpr void check_size() {
-    static_assert(Base::is_sized, "chorale: SimpleRNN<units> needs at least 1");
-  }
-  template <class X>
-  static constexpr void check() {
+  static constexpr void check_size() { static_assert(Base::is_sized, "chorale: SimpleRNN<units> needs at least 1"); }
+  template <class X> static constexpr void check() {
     static_assert(Base::options_fit, "chorale: SimpleRNN takes the options nn::Sequences and nn::Reverse");
     static_assert(Base::template numbers<X>,
                   "chorale: SimpleRNN takes sequences (B, T, C) of numbers, but what comes in are ids; put "
@@ -48,8 +45,7 @@ struct SimpleRNN : Layer<SimpleRNN<Units, Options...>>, detail::Recurrent<Units,
   static constexpr std::size_t products(auto x) { return (x.size + x.vectors * units) * units; }
   static constexpr std::size_t inner_products(auto x) { return x.vectors * units * units; }
 
-  template <class L, int T, int C, class Out>
-  static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
+  template <class L, int T, int C, class Out> static void forward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T, all = steps * units;
     auto const kept = Kept{at.kept, at.rows, steps};
     Base::project(at.rows, steps, C, units, at.x().data(), at.v[0].data(), kept.state);
@@ -69,8 +65,7 @@ struct SimpleRNN : Layer<SimpleRNN<Units, Options...>>, detail::Recurrent<Units,
     }
   }
 
-  template <class L, int T, int C, class Out>
-  static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
+  template <class L, int T, int C, class Out> static void backward(Place<L, detail::List<Of<float, T, C>>, Out>& at) {
     constexpr std::size_t steps = T, all = steps * units;
     auto const kept = Kept{at.kept, at.rows, steps};
     for (std::size_t k = steps; k-- > 0;) {
@@ -81,7 +76,7 @@ struct SimpleRNN : Layer<SimpleRNN<Units, Options...>>, detail::Recurrent<Units,
                           {at.v[1].data(), units, true}, {kept.d_state, units});
       for (std::size_t r = 0; r < at.rows; ++r) {
         auto const i        = r * steps + t;
-        auto* const state   = kept.state + i * units;                      // becomes the gradient by z
+        auto* const state   = kept.state + i * units;  // becomes the gradient by z
         auto* const d_state = kept.d_state + r * units;
         if (Base::sequences || k + 1 == steps)
           for (std::size_t u = 0; u < units; ++u) d_state[u] += at.dy()[Base::last(i, r) * units + u];
@@ -100,9 +95,9 @@ struct SimpleRNN : Layer<SimpleRNN<Units, Options...>>, detail::Recurrent<Units,
     Kept(Span<float> all, std::size_t rows, std::size_t steps)
         : state{all.data()}, before{state + rows * steps * units}, d_state{before + rows * steps * units} {}
 
-    float* state;                                                          // (B, T, Units): h after each step
-    float* before;                                                         // (B, T, Units): h before each step
-    float* d_state;                                                        // (B, Units) of one step of backward
+    float* state;    // (B, T, Units): h after each step
+    float* before;   // (B, T, Units): h before each step
+    float* d_state;  // (B, Units) of one step of backward
   };
 };
 

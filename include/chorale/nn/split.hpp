@@ -21,15 +21,13 @@ namespace chorale::nn {
 /// Option of layers that are split over an axis: what they add up over the split dimension is added in N logical parts
 /// along one binary tree, so that 1, 2, 4, .. up to N ranks get the same bits. Without it 4 parts if the size is a
 /// multiple of 4, or 2 if it is one of 2; as many as ranks, where the ranks do not divide that.
-template <int N>
-struct Parts {
+template <int N> struct Parts {
   static_assert(N >= 1, "chorale: Parts<N> needs at least 1");
   static constexpr int parts = N;
 };
 
 /// Option of ColumnDense: its columns are N blocks, and each rank has its part of each. Those of q, k and v are 3.
-template <int N>
-struct Blocks {
+template <int N> struct Blocks {
   static_assert(N >= 1, "chorale: Blocks<N> needs at least 1");
   static constexpr int blocks = N;
 };
@@ -53,32 +51,35 @@ inline constexpr bool split_option =
     parts_option<Option> || blocks_option<Option> || sequence_option<Option> || initializer_option<Option>;
 
 /// The dimensions of a value whose positions are n times as many, or 1 / n.
-template <class O, int Times, int Over>
-struct OtherPositions;
+template <class O, int Times, int Over> struct OtherPositions;
 // Its one specialisation.
-template <class T, int First, int... D, int Times, int Over>
-struct OtherPositions<Of<T, First, D...>, Times, Over> {
+template <class T, int First, int... D, int Times, int Over> struct OtherPositions<Of<T, First, D...>, Times, Over> {
   using type = Of<T, First * Times / Over, D...>;
 };
 
 /// A variable of which each rank along A has a part of dimension `dim`.
-template <class A>
-constexpr VariableSpec split_over(VariableSpec spec, int dim, int blocks = 1) {
+template <class A> constexpr VariableSpec split_over(VariableSpec spec, int dim, int blocks = 1) {
   spec.split = {.dim = dim, .parts = A::size, .along = A::name, .blocks = blocks};
   return spec;
 }
 
-template <class... Options>
-constexpr int blocks_or(int fallback) {
-  ([&] { if constexpr (blocks_option<Options>) fallback = Options::blocks; }(), ...);
+template <class... Options> constexpr int blocks_or(int fallback) {
+  (
+      [&] {
+        if constexpr (blocks_option<Options>) fallback = Options::blocks;
+      }(),
+      ...);
   return fallback;
 }
 
 /// Parts in which a dimension of that size is added up over so many ranks. See Parts.
-template <class... Options>
-constexpr int parts_of(int size, int ranks) {
+template <class... Options> constexpr int parts_of(int size, int ranks) {
   auto parts = 0;
-  ([&] { if constexpr (parts_option<Options>) parts = Options::parts; }(), ...);
+  (
+      [&] {
+        if constexpr (parts_option<Options>) parts = Options::parts;
+      }(),
+      ...);
   if (parts != 0) return parts;
   auto const common = std::gcd(size, 4);
   return common % ranks == 0 ? common : ranks;
@@ -126,8 +127,7 @@ inline void add_rows(std::size_t n, float const* dy, Span<float> d_bias) {
 ///
 /// rows      of the batch
 /// block     numbers of one rank's part of a row
-template <class A, class T = float>
-struct SequenceParts {
+template <class A, class T = float> struct SequenceParts {
   std::size_t rows, block;
 
   std::size_t all() const { return rows * block * ranks; }
@@ -162,8 +162,7 @@ struct SequenceParts {
  private:
   static constexpr auto ranks = static_cast<std::size_t>(A::size);
 
-  template <class F>
-  void each(F const& f) const {
+  template <class F> void each(F const& f) const {
     for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t r = 0; r < ranks; ++r) f((i * ranks + r) * block, (r * rows + i) * block);
   }

@@ -17,8 +17,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <optional>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -27,8 +27,7 @@ namespace chorale::nn {
 
 namespace detail {
 
-template <class... Options>
-inline constexpr bool is_causal = (std::is_same_v<Options, Causal> || ...);
+template <class... Options> inline constexpr bool is_causal = (std::is_same_v<Options, Causal> || ...);
 
 }  // namespace detail
 
@@ -42,12 +41,11 @@ inline constexpr bool is_causal = (std::is_same_v<Options, Causal> || ...);
 template <class A, int Number, class... Options>
 struct ColumnHeads : detail::SelfAttention<ColumnHeads<A, Number, Options...>, std::max(Number / A::size, 1),
                                            detail::is_causal<Options...>> {
-  using axis = A;
+  using axis                             = A;
   static constexpr std::string_view name = detail::is_causal<Options...> ? "causal_heads" : "heads";
   static constexpr bool reads_lengths    = false;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert((std::is_same_v<Options, Causal> && ...), "chorale: ColumnHeads takes an axis, heads, and Causal");
     static_assert(Number > 0 && Number % A::size == 0,
                   "chorale: the heads of a ColumnHeads do not divide by the ranks of its axis. Use a number of heads "
@@ -80,9 +78,8 @@ struct ColumnHeads : detail::SelfAttention<ColumnHeads<A, Number, Options...>, s
 ///           and v of this rank's positions are scratch; probabilities are computed again, for 64 queries at a time. With
 ///           Causal the last rank computes most
 /// source    Liu et al., "Ring Attention with Blockwise Transformers", 2023
-template <class A, int Number, class... Options>
-struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
-  using axis = A;
+template <class A, int Number, class... Options> struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
+  using axis                             = A;
   static constexpr std::string_view name = "ring_heads";
   static constexpr bool keeps_y          = true;
   static constexpr bool causal           = detail::is_causal<Options...>;
@@ -95,20 +92,19 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
     if constexpr (fits<X>) return X::dims[0] * A::size;
     else return 1;
   }();
-  template <class X>
-  static constexpr int parts = detail::parts_of<Options...>(positions<X>, A::size);
-  template <class X>
-  static constexpr bool divides = fits<X> && positions<X> % parts<X> == 0 && parts<X> % A::size == 0;
+  template <class X> static constexpr int parts    = detail::parts_of<Options...>(positions<X>, A::size);
+  template <class X> static constexpr bool divides = fits<X> && positions<X> % parts<X> == 0 && parts<X> % A::size == 0;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(((std::is_same_v<Options, Causal> || detail::parts_option<Options>) && ...),
                   "chorale: RingHeads takes an axis, heads, and of options Causal and Parts<N>");
-    static_assert(fits<X>, "chorale: RingHeads<axis, heads> takes sequences (B, T / ranks, 3 C), with C a multiple of "
-                           "the heads");
-    static_assert(!fits<X> || divides<X>,
-                  "chorale: the positions of a sequence are a multiple of the parts of a RingHeads, which are a multiple "
-                  "of the ranks of its axis. Write nn::Parts<N>");
+    static_assert(fits<X>,
+                  "chorale: RingHeads<axis, heads> takes sequences (B, T / ranks, 3 C), with C a multiple of "
+                  "the heads");
+    static_assert(
+        !fits<X> || divides<X>,
+        "chorale: the positions of a sequence are a multiple of the parts of a RingHeads, which are a multiple "
+        "of the ranks of its axis. Write nn::Parts<N>");
   }
   static constexpr auto spreads_as = SpreadsAs{distribution::Operation::nonlinear, 0};
   static constexpr std::optional<Distribution> spread(Distribution x) {
@@ -119,23 +115,20 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
   }
   static constexpr graph::Held gives(graph::Held x) { return x; }
 
-  template <class X>
-    requires divides<X>
-  static constexpr auto output(X) { return Of<float, X::dims[0], X::back / 3>{}; }
-  template <class X>
-  static constexpr std::size_t products(X x) {
+  template <class X> requires divides<X> static constexpr auto output(X) {
+    return Of<float, X::dims[0], X::back / 3>{};
+  }
+  template <class X> static constexpr std::size_t products(X x) {
     return (x.vectors * static_cast<std::size_t>(A::size) + 1) * (x.size / 3);
   }
 
   /// Two numbers of each query and head; k and v that travel, in two places, and their gradients; then scratch, of which
   /// that of the first row is used.
-  template <class X>
-  static constexpr std::size_t kept(X) {
+  template <class X> static constexpr std::size_t kept(X) {
     return Sizes<X>::numbers + 4 * Sizes<X>::travels + 2 * Sizes<X>::block * Sizes<X>::part;
   }
 
-  template <class X, class Out>
-  static void forward(Place<RingHeads, detail::List<X>, Out>& at) {
+  template <class X, class Out> static void forward(Place<RingHeads, detail::List<X>, Out>& at) {
     auto ring = Ring<X, Place<RingHeads, detail::List<X>, Out>>{at};
     std::fill(at.y().begin(), at.y().end(), 0.0F);
     std::fill_n(ring.top, ring.numbers(), -std::numeric_limits<float>::infinity());
@@ -147,19 +140,18 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
           auto const k     = ring.number(r, h, t);
           auto const share = 1 / ring.sum[k];
           for (std::size_t c = 0; c < S<X>::w; ++c) at.y()[(r * S<X>::steps + t) * S<X>::c + h * S<X>::w + c] *= share;
-          ring.top[k] += std::log(ring.sum[k]);                            // log Σ exp, for backward
+          ring.top[k] += std::log(ring.sum[k]);  // log Σ exp, for backward
         }
   }
-  template <class X, class Out>
-  static void backward(Place<RingHeads, detail::List<X>, Out>& at) {
+  template <class X, class Out> static void backward(Place<RingHeads, detail::List<X>, Out>& at) {
     if (at.dx().empty()) return;
     auto ring = Ring<X, Place<RingHeads, detail::List<X>, Out>>{at};
     for (std::size_t r = 0; r < at.rows; ++r)
       for (std::size_t t = 0; t < S<X>::steps; ++t)
         for (std::size_t h = 0; h < S<X>::heads; ++h) {
-          auto const from = (r * S<X>::steps + t) * S<X>::c + h * S<X>::w;
-          auto const* const y  = at.y().data() + from;
-          auto const* const dy = at.dy().data() + from;
+          auto const from                = (r * S<X>::steps + t) * S<X>::c + h * S<X>::w;
+          auto const* const y            = at.y().data() + from;
+          auto const* const dy           = at.dy().data() + from;
           ring.sum[ring.number(r, h, t)] = cpu::sum_of(S<X>::w, [=](std::size_t c) { return y[c] * dy[c]; });
         }
     std::fill_n(ring.d_kv, ring.travels(), 0.0F);
@@ -171,32 +163,29 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
 
  private:
   /// Sizes of this rank's part.
-  template <class X>
-  struct Sizes {
+  template <class X> struct Sizes {
     static constexpr std::size_t steps = static_cast<std::size_t>(X::dims[0]), heads = Number,
                                  c = static_cast<std::size_t>(X::back / 3), w = c / heads,
-                                 here    = static_cast<std::size_t>(parts<X> / A::size),
-                                 part    = steps / here,                   // positions
-                                 block   = std::min<std::size_t>(part, 64),    // queries that are computed at once
-                                 numbers = 2 * heads * steps, travels = 2 * c * steps;
+                                 here = static_cast<std::size_t>(parts<X> / A::size),
+                                 part = steps / here,                     // positions
+        block                         = std::min<std::size_t>(part, 64),  // queries that are computed at once
+        numbers = 2 * heads * steps, travels = 2 * c * steps;
   };
-  template <class X>
-  using S = Sizes<X>;
+  template <class X> using S = Sizes<X>;
 
   /// Queries of this rank's part i that meet keys of a part j of rank `of`.
   struct Pair {
     std::size_t i, j;
-    float const* kv;                                                       // k, v of all positions that have come
-    std::size_t stride;                                                    // between positions
-    bool diagonal;                                                         // the same part: with Causal, not all is seen
+    float const* kv;     // k, v of all positions that have come
+    std::size_t stride;  // between positions
+    bool diagonal;       // the same part: with Causal, not all is seen
   };
 
-  template <class X, class At>
-  struct Ring {
+  template <class X, class At> struct Ring {
     At& at;
     AxisGroup group  = group_along<A>(at.axes);
-    float* top       = at.kept.data();                                     // largest score of each query and head; at the
-    float* sum       = top + numbers();                                    // end log Σ exp. Σ exp; in backward y · dy
+    float* top       = at.kept.data();   // largest score of each query and head; at the
+    float* sum       = top + numbers();  // end log Σ exp. Σ exp; in backward y · dy
     float* kv        = sum + numbers();
     float* next_kv   = kv + travels();
     float* d_kv      = next_kv + travels();
@@ -218,8 +207,7 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
     /// Calls f for each pair, in the order of the ring of parts: a query meets its own part first, then the one before it,
     /// and, without Causal, last the one behind it. moved() follows each shift of k and v, and brings home what follows
     /// them.
-    template <class F, class Moved>
-    void each_pair(F const& f, Moved const& moved) {
+    template <class F, class Moved> void each_pair(F const& f, Moved const& moved) {
       auto const* const own = at.x().data() + S<X>::c;
       for (std::size_t i = 0; i < S<X>::here; ++i)
         for (std::size_t j = i + 1; j-- > 0;) f(Pair{i, j, own, 3 * S<X>::c, i == j});
@@ -229,7 +217,7 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
         for (int far = 1; far < A::size; ++far) {
           shift(kv, next_kv);
           moved();
-          if (causal && group.rank < far) continue;                        // of a rank behind this one
+          if (causal && group.rank < far) continue;  // of a rank behind this one
           for (std::size_t i = 0; i < S<X>::here; ++i)
             for (std::size_t j = S<X>::here; j-- > 0;) f(Pair{i, j, kv, 2 * S<X>::c, false});
         }
@@ -240,8 +228,7 @@ struct RingHeads : Layer<RingHeads<A, Number, Options...>> {
     }
 
     /// Calls f(row, head, first query, queries, scores) for blocks of the queries of a pair, with their scores.
-    template <class F>
-    void each_block(Pair const& pair, F const& f) const {
+    template <class F> void each_block(Pair const& pair, F const& f) const {
       for (std::size_t r = 0; r < at.rows; ++r)
         for (std::size_t h = 0; h < S<X>::heads; ++h)
           for (std::size_t first = 0; first < S<X>::part; first += S<X>::block) {

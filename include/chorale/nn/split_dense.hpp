@@ -31,10 +31,9 @@ namespace chorale::nn {
 /// cost      N products in place of one, and log2(N) gradients by x as scratch. Backward reduces dx over the ranks; with
 ///           SplitSequence all positions of x are kept for backward
 /// source    Shoeybi et al., "Megatron-LM", 2019
-template <class A, int Width, class... Options>
-struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
+template <class A, int Width, class... Options> struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
   using Layer<ColumnDense>::Layer;
-  using axis = A;
+  using axis                             = A;
   static constexpr std::string_view name = "dense";
 
   static constexpr bool by_sequence   = (detail::sequence_option<Options> || ...);
@@ -44,22 +43,23 @@ struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
   static constexpr bool divides       = Width % blocks == 0 && detail::parts_fit(Width / blocks, parts, A::size);
 
   template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged &&
-                               (by_sequence ? X::rank == 2 : X::rank > 0);
+  static constexpr bool fits =
+      std::is_same_v<typename X::type, float> && !X::is_ragged && (by_sequence ? X::rank == 2 : X::rank > 0);
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert((detail::split_option<Options> && ...),
                   "chorale: ColumnDense takes an axis, a width, and of options Parts, Blocks, SplitSequence, and an "
                   "initializer");
-    static_assert(divides, "chorale: the width of a ColumnDense, in each of its blocks, is a multiple of its parts, "
-                           "which are as many as the ranks of its axis, or 2, 4, 8 .. times as many. Change the width, or "
-                           "write nn::Parts<N>");
+    static_assert(divides,
+                  "chorale: the width of a ColumnDense, in each of its blocks, is a multiple of its parts, "
+                  "which are as many as the ranks of its axis, or 2, 4, 8 .. times as many. Change the width, or "
+                  "write nn::Parts<N>");
     static_assert(detail::init_or<Options...>(Init::glorot_uniform) != Init::orthogonal,
                   "chorale: a split kernel cannot begin orthogonal, which is known of whole matrices alone. Use "
                   "GlorotUniform");
-    static_assert(fits<X>, "chorale: ColumnDense takes vectors of numbers (B, .., In), and with SplitSequence sequences "
-                           "(B, T, In)");
+    static_assert(fits<X>,
+                  "chorale: ColumnDense takes vectors of numbers (B, .., In), and with SplitSequence sequences "
+                  "(B, T, In)");
   }
   static constexpr std::optional<Distribution> spread(Distribution x) {
     return x == (by_sequence ? sharded<0> : invariant) ? std::optional{sharded<-1>} : std::nullopt;
@@ -74,25 +74,19 @@ struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
     return {.columns = A::name, .positions = by_sequence ? std::string_view{} : x.positions};
   }
 
-  template <class X>
-    requires(fits<X> && divides)
-  static constexpr auto output(X) {
+  template <class X> requires(fits<X> && divides) static constexpr auto output(X) {
     if constexpr (by_sequence) return WithBack<typename detail::OtherPositions<X, A::size, 1>::type, units>{};
     else return WithBack<X, units>{};
   }
-  template <class X>
-  static constexpr auto variables(X) {
+  template <class X> static constexpr auto variables(X) {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
-    return std::array{
-        detail::split_over<A>({"kernel", {X::back, units}, 2, init, X::back, Width}, 1, blocks),
-        detail::split_over<A>({"bias", {units}, 1, Init::zeros, X::back, Width}, 0, blocks)};
+    return std::array{detail::split_over<A>({"kernel", {X::back, units}, 2, init, X::back, Width}, 1, blocks),
+                      detail::split_over<A>({"bias", {units}, 1, Init::zeros, X::back, Width}, 0, blocks)};
   }
-  template <class X>
-  static constexpr std::size_t products(X x) { return x.size * (by_sequence ? A::size : 1) * units; }
+  template <class X> static constexpr std::size_t products(X x) { return x.size * (by_sequence ? A::size : 1) * units; }
 
   /// With SplitSequence x of all positions, the gradient by it, and the same by ranks; then scratch.
-  template <class X>
-  static constexpr std::size_t kept(X x) {
+  template <class X> static constexpr std::size_t kept(X x) {
     constexpr auto n = X::size * static_cast<std::size_t>(by_sequence ? A::size : 1);
     static_cast<void>(x);
     return (by_sequence ? 2 * n : 0) + detail::scratch_of_sums(n, parts, A::size);
@@ -135,7 +129,7 @@ struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
     if constexpr (by_sequence) {
       auto const all = sequences(at);
       if constexpr (A::size > 1) {
-        all.sort(dx, at.kept.data());                                      // over x, which nobody reads any more
+        all.sort(dx, at.kept.data());  // over x, which nobody reads any more
         along::reduce_scatter(group, Span<float const>{at.kept.data(), all.all()}, at.dx(),
                               Span<float>{scratch, along::scratch_for(all.all(), A::size)});
       } else {
@@ -147,18 +141,15 @@ struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
   }
 
  private:
-  static constexpr int here            = parts / A::size;                  // parts of this rank
+  static constexpr int here            = parts / A::size;  // parts of this rank
   static constexpr std::size_t units   = Width / A::size;
   static constexpr std::size_t of_part = static_cast<std::size_t>(Width / blocks / std::max(parts, 1));
 
-  template <class At>
-  static constexpr auto inputs = static_cast<std::size_t>(std::remove_cvref_t<At>::X::back);
-  template <class At>
-  static auto sequences(At const& at) { return detail::SequenceParts<A>{at.rows, At::X::size}; }
+  template <class At> static constexpr auto inputs = static_cast<std::size_t>(std::remove_cvref_t<At>::X::back);
+  template <class At> static auto sequences(At const& at) { return detail::SequenceParts<A>{at.rows, At::X::size}; }
 
   /// Calls f(first column) for each part of each block of this rank.
-  template <class F>
-  static void each_part(F const& f) {
+  template <class F> static void each_part(F const& f) {
     for (std::size_t b = 0; b < blocks; ++b)
       for (std::size_t p = 0; p < here; ++p) f(b * (units / blocks) + p * of_part);
   }
@@ -174,43 +165,42 @@ struct ColumnDense : Layer<ColumnDense<A, Width, Options...>> {
 /// order     y is added up over N parts of the rows along one tree: the same bits for 1 to N ranks
 /// cost      N products in place of one, and log2(N) outputs as scratch. Forward reduces y over the ranks
 /// source    Shoeybi et al., "Megatron-LM", 2019
-template <class A, int Width, class... Options>
-struct RowDense : Layer<RowDense<A, Width, Options...>> {
+template <class A, int Width, class... Options> struct RowDense : Layer<RowDense<A, Width, Options...>> {
   using Layer<RowDense>::Layer;
-  using axis = A;
+  using axis                             = A;
   static constexpr std::string_view name = "dense";
 
   static constexpr bool by_sequence = (detail::sequence_option<Options> || ...), keeps_nothing = true;
-  template <class X>
-  static constexpr int parts = detail::parts_of<Options...>(X::back * A::size, A::size);
-  template <class X>
-  static constexpr bool divides = detail::parts_fit(X::back * A::size, parts<X>, A::size);
+  template <class X> static constexpr int parts    = detail::parts_of<Options...>(X::back * A::size, A::size);
+  template <class X> static constexpr bool divides = detail::parts_fit(X::back * A::size, parts<X>, A::size);
 
   template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged &&
-                               (by_sequence ? X::rank == 2 : X::rank > 0);
+  static constexpr bool fits =
+      std::is_same_v<typename X::type, float> && !X::is_ragged && (by_sequence ? X::rank == 2 : X::rank > 0);
   template <class X>
-  static constexpr bool cuts = [] {                                        // true if positions divide
+  static constexpr bool cuts = [] {  // true if positions divide
     if constexpr (by_sequence && fits<X>) return X::dims[0] % A::size == 0;
     else return true;
   }();
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(((detail::split_option<Options> && !detail::blocks_option<Options>) && ...),
                   "chorale: RowDense takes an axis, a width, and of options Parts, SplitSequence, and an initializer");
     static_assert(Width > 0, "chorale: RowDense<axis, width> needs at least one unit");
     static_assert(detail::init_or<Options...>(Init::glorot_uniform) != Init::orthogonal,
                   "chorale: a split kernel cannot begin orthogonal, which is known of whole matrices alone. Use "
                   "GlorotUniform");
-    static_assert(fits<X>, "chorale: RowDense takes vectors of numbers (B, .., In), and with SplitSequence sequences "
-                           "(B, T, In)");
+    static_assert(fits<X>,
+                  "chorale: RowDense takes vectors of numbers (B, .., In), and with SplitSequence sequences "
+                  "(B, T, In)");
     if constexpr (fits<X>)
-      static_assert(divides<X>, "chorale: the vectors that a RowDense takes have, on all ranks, a multiple of its parts "
-                                "of numbers, and its parts are as many as the ranks of its axis, or 2, 4, 8 .. times as "
-                                "many. Change the width before it, or write nn::Parts<N>");
-    static_assert(cuts<X>, "chorale: the positions of a sequence do not divide by the ranks of the axis over which they "
-                           "are split. Pad the sequences, or use another number of ranks");
+      static_assert(divides<X>,
+                    "chorale: the vectors that a RowDense takes have, on all ranks, a multiple of its parts "
+                    "of numbers, and its parts are as many as the ranks of its axis, or 2, 4, 8 .. times as "
+                    "many. Change the width before it, or write nn::Parts<N>");
+    static_assert(cuts<X>,
+                  "chorale: the positions of a sequence do not divide by the ranks of the axis over which they "
+                  "are split. Pad the sequences, or use another number of ranks");
   }
   static constexpr std::optional<Distribution> spread(Distribution x) {
     return x.kind == Distribution::Kind::sharded ? std::optional{by_sequence ? sharded<0> : invariant} : std::nullopt;
@@ -219,36 +209,28 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
     if (x.columns != A::name) return graph::Mistake::no_part_of_vectors;
     return by_sequence && !x.positions.empty() ? graph::Mistake::part_of_positions : graph::Mistake::none;
   }
-  static constexpr graph::Held gives(graph::Held x) {
-    return {.positions = by_sequence ? A::name : x.positions};
-  }
-  static constexpr bool sums_gradients = by_sequence;                      // of the bias: it reads all positions
+  static constexpr graph::Held gives(graph::Held x) { return {.positions = by_sequence ? A::name : x.positions}; }
+  static constexpr bool sums_gradients = by_sequence;  // of the bias: it reads all positions
 
-  template <class X>
-    requires(Width > 0 && fits<X> && divides<X> && cuts<X>)
-  static constexpr auto output(X) {
+  template <class X> requires(Width > 0 && fits<X> && divides<X> && cuts<X>) static constexpr auto output(X) {
     if constexpr (by_sequence) return WithBack<typename detail::OtherPositions<X, 1, A::size>::type, Width>{};
     else return WithBack<X, Width>{};
   }
-  template <class X>
-  static constexpr auto variables(X) {
+  template <class X> static constexpr auto variables(X) {
     constexpr auto init = detail::init_or<Options...>(Init::glorot_uniform);
     constexpr auto in   = X::back * A::size;
     return std::array{detail::split_over<A>({"kernel", {X::back, Width}, 2, init, in, Width}, 0),
                       VariableSpec{"bias", {Width}, 1, Init::zeros, in, Width}};
   }
-  template <class X>
-  static constexpr std::size_t products(X x) { return x.size * Width; }
+  template <class X> static constexpr std::size_t products(X x) { return x.size * Width; }
 
   /// With SplitSequence y, or its gradient, of all positions, and the same by ranks; then scratch.
-  template <class X>
-  static constexpr std::size_t kept(X) {
+  template <class X> static constexpr std::size_t kept(X) {
     constexpr auto n = X::vectors * static_cast<std::size_t>(Width);
     return (by_sequence ? 2 * n : 0) + detail::scratch_of_sums(n, parts<X>, A::size);
   }
 
-  template <int... D, class Out>
-  static void forward(Place<RowDense, detail::List<Of<float, D...>>, Out>& at) {
+  template <int... D, class Out> static void forward(Place<RowDense, detail::List<Of<float, D...>>, Out>& at) {
     using P             = Part<Of<float, D...>>;
     auto const m        = at.x().size() / P::in;
     auto const group    = group_along<A>(at.axes);
@@ -262,8 +244,7 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
     else along::all_reduce(group, at.y(), Span<float>{scratch, along::scratch_for(m * width, A::size)});
     detail::add_bias(at.y().size() / width, at.v[1], at.y().data());
   }
-  template <int... D, class Out>
-  static void backward(Place<RowDense, detail::List<Of<float, D...>>, Out>& at) {
+  template <int... D, class Out> static void backward(Place<RowDense, detail::List<Of<float, D...>>, Out>& at) {
     using P        = Part<Of<float, D...>>;
     auto const m   = at.x().size() / P::in;
     auto const* dy = at.dy().data();
@@ -285,15 +266,12 @@ struct RowDense : Layer<RowDense<A, Width, Options...>> {
   static constexpr std::size_t width = static_cast<std::size_t>(Width);
 
   /// The parts of this rank: their number, the numbers of a vector in each, and in all.
-  template <class X>
-  struct Part {
+  template <class X> struct Part {
     static constexpr int here         = parts<X> / A::size;
     static constexpr std::size_t in   = static_cast<std::size_t>(X::back);
     static constexpr std::size_t size = in / static_cast<std::size_t>(here);
   };
-  static auto sequences(auto const& at) {
-    return detail::SequenceParts<A>{at.rows, at.y().size() / at.rows};
-  }
+  static auto sequences(auto const& at) { return detail::SequenceParts<A>{at.rows, at.y().size() / at.rows}; }
 };
 
 }  // namespace chorale::nn

@@ -24,37 +24,34 @@ namespace chorale::nn {
 namespace detail {
 
 /// The rows of a table of which each rank along A has a part.
-template <class A, int Rows, int Width, class... Options>
-struct RankTable {
+template <class A, int Rows, int Width, class... Options> struct RankTable {
   static constexpr int parts        = parts_of<Options...>(Rows, A::size);
   static constexpr bool divides     = Width > 0 && parts_fit(Rows, parts, A::size);
-  static constexpr int here         = parts / A::size;                     // parts of this rank
+  static constexpr int here         = parts / A::size;  // parts of this rank
   static constexpr std::size_t rows = static_cast<std::size_t>(Rows / A::size), width = static_cast<std::size_t>(Width);
 
-  static constexpr auto variables() {
-    return std::array{split_over<A>(table("embeddings", Rows / A::size, Width), 0)};
-  }
+  static constexpr auto variables() { return std::array{split_over<A>(table("embeddings", Rows / A::size, Width), 0)}; }
   static constexpr void check() {
     static_assert((parts_option<Options> && ...), "chorale: SplitEmbedding takes an axis, rows, a width, and Parts<N>");
-    static_assert(divides, "chorale: the rows of a SplitEmbedding are a multiple of its parts, which are as many as the "
-                           "ranks of its axis, or 2, 4, 8 .. times as many. Round the rows up: no id takes those behind "
-                           "the last; or write nn::Parts<N>");
+    static_assert(divides,
+                  "chorale: the rows of a SplitEmbedding are a multiple of its parts, which are as many as the "
+                  "ranks of its axis, or 2, 4, 8 .. times as many. Round the rows up: no id takes those behind "
+                  "the last; or write nn::Parts<N>");
   }
 };
 
 /// y = x Wᵀ, with the table W of a SplitEmbedding: this rank's part of the logits.
 template <class A, int Rows, int Width, class... Options>
 struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>>, TableSize<Rows, Width> {
-  using axis = A;
-  using Own  = RankTable<A, Rows, Width, Options...>;
+  using axis                             = A;
+  using Own                              = RankTable<A, Rows, Width, Options...>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_nothing    = true;
 
   template <class X>
-  static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged && X::rank > 0 &&
-                               X::back == Width;
-  template <class X>
-  static constexpr void check() {
+  static constexpr bool fits =
+      std::is_same_v<typename X::type, float> && !X::is_ragged && X::rank > 0 && X::back == Width;
+  template <class X> static constexpr void check() {
     static_assert(fits<X>, "chorale: logits(x) of a SplitEmbedding takes vectors (B, .., width) as wide as its own");
   }
   static constexpr std::optional<Distribution> spread(Distribution x) {
@@ -66,9 +63,9 @@ struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>>, TableSize<R
   }
   static constexpr graph::Held gives(graph::Held x) { return {.columns = A::name, .positions = x.positions}; }
 
-  template <class X>
-    requires(fits<X> && Own::divides)
-  static constexpr auto output(X) { return WithBack<X, Rows / A::size>{}; }
+  template <class X> requires(fits<X> && Own::divides) static constexpr auto output(X) {
+    return WithBack<X, Rows / A::size>{};
+  }
   static constexpr auto variables(auto) { return Own::variables(); }
   static constexpr std::size_t products(auto x) { return x.size * Own::rows; }
   static constexpr std::size_t kept(auto x) { return scratch_of_sums(x.size, Own::parts, A::size); }
@@ -112,14 +109,13 @@ struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>>, TableSize<R
 template <class A, int Rows, int Width, class... Options>
 struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>>, detail::TableSize<Rows, Width> {
   using Layer<SplitEmbedding>::Layer;
-  using axis  = A;
-  using part  = detail::RankTable<A, Rows, Width, Options...>;
-  using whole = detail::Table<Rows, Width, DenseGradient>;
+  using axis                             = A;
+  using part                             = detail::RankTable<A, Rows, Width, Options...>;
+  using whole                            = detail::Table<Rows, Width, DenseGradient>;
   static constexpr std::string_view name = "embedding";
   static constexpr bool keeps_nothing    = true;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     part::check();
     whole::template check<X>();
   }
@@ -131,9 +127,10 @@ struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>>, detai
   }
   static constexpr graph::Held gives(graph::Held x) { return x; }
 
-  template <class T, int... D>
-    requires(!std::is_same_v<T, float> && !Of<T, D...>::is_ragged && part::divides)
-  static constexpr auto output(Of<T, D...>) { return Of<float, D..., Width>{}; }
+  template <class T, int... D> requires(!std::is_same_v<T, float> && !Of<T, D...>::is_ragged && part::divides)
+  static constexpr auto output(Of<T, D...>) {
+    return Of<float, D..., Width>{};
+  }
   static constexpr auto variables(auto) { return part::variables(); }
   static constexpr std::size_t kept(auto x) { return along::scratch_for(x.size * part::width, A::size); }
 
@@ -142,34 +139,38 @@ struct SplitEmbedding : Layer<SplitEmbedding<A, Rows, Width, Options...>>, detai
   ///
   /// x         (B, .., Width)
   /// returns   (B, .., Rows / ranks)
-  template <class D, class O>
-  constexpr auto logits(Tensor<D, O> x) const {
+  template <class D, class O> constexpr auto logits(Tensor<D, O> x) const {
     return graph::call<D, detail::SplitLogits<A, Rows, Width, Options...>>(this->id(), this->name_, x);
   }
 
   static void forward(auto& at) {
     whole::expect_known(at);
     auto const group = group_along<A>(at.axes);
-    each_vector(at, group, [&](std::size_t i, float* row) {
-      auto* const y = at.y().data() + i * part::width;
-      for (std::size_t c = 0; c < part::width; ++c) y[c] = row == nullptr ? 0.0F : row[c] + 0.0F;      // as sums: no -0
-    }, at.v[0].data());
+    each_vector(
+        at, group,
+        [&](std::size_t i, float* row) {
+          auto* const y = at.y().data() + i * part::width;
+          for (std::size_t c = 0; c < part::width; ++c) y[c] = row == nullptr ? 0.0F : row[c] + 0.0F;  // as sums: no -0
+        },
+        at.v[0].data());
     along::all_reduce(group, at.y(), at.kept.first(along::scratch_for(at.y().size(), A::size)));
   }
   static void backward(auto& at) {
-    each_vector(at, group_along<A>(at.axes), [&](std::size_t i, float* sum) {
-      auto const* const d = at.dy().data() + i * part::width;
-      for (std::size_t c = 0; c < part::width && sum != nullptr; ++c) sum[c] += d[c];
-    }, at.dv[0].data());
+    each_vector(
+        at, group_along<A>(at.axes),
+        [&](std::size_t i, float* sum) {
+          auto const* const d = at.dy().data() + i * part::width;
+          for (std::size_t c = 0; c < part::width && sum != nullptr; ++c) sum[c] += d[c];
+        },
+        at.dv[0].data());
   }
 
  private:
   /// Calls f(i, row) for each id: its row in a table of this rank's rows, null if another rank has it.
-  template <class F>
-  static void each_vector(auto const& at, AxisGroup const& group, F const& f, float* table) {
+  template <class F> static void each_vector(auto const& at, AxisGroup const& group, F const& f, float* table) {
     auto const first = static_cast<std::size_t>(group.rank) * part::rows;
     for (std::size_t i = 0; i < at.x().size(); ++i) {
-      auto const row = static_cast<std::size_t>(at.x()[i]) - first;        // huge below the first
+      auto const row = static_cast<std::size_t>(at.x()[i]) - first;  // huge below the first
       f(i, row < part::rows ? table + row * part::width : nullptr);
     }
   }

@@ -21,10 +21,9 @@ namespace chorale::loss {
 /// Options   nn::Parts<N>: the sum of exp(logit) is added up over N parts of the classes along one tree, which gives the
 ///           same bits for 1 to N ranks
 /// throws    BadArgument when a label is out of range
-template <class A, class... Options>
-struct SplitSparseCrossEntropy {
-  using target = int;
-  using axis   = A;
+template <class A, class... Options> struct SplitSparseCrossEntropy {
+  using target                       = int;
+  using axis                         = A;
   static constexpr bool takes_logits = true;
   static constexpr std::size_t targets(std::size_t) { return 1; }
 
@@ -43,7 +42,7 @@ struct SplitSparseCrossEntropy {
     auto const ranks = static_cast<std::size_t>(A::size), first = width * static_cast<std::size_t>(group.rank);
     check(rows, width * ranks, labels);
     auto const top     = memory.first(rows);
-    auto const sums    = memory.subspan(rows, 2 * rows);                   // Σ exp(logit - top), and the label's logit
+    auto const sums    = memory.subspan(rows, 2 * rows);  // Σ exp(logit - top), and the label's logit
     auto const scratch = memory.subspan(3 * rows);
     for (std::size_t r = 0; r < rows; ++r) top[r] = cpu::largest(width, logits + r * width);
     along::all_reduce(group, top, scratch, along::Largest{});
@@ -55,7 +54,7 @@ struct SplitSparseCrossEntropy {
       auto* const e       = d + r * width;
       for (std::size_t c = 0; c < width; ++c) e[c] = cpu::exp(x[c] - top[r]);
       sums[r]          = sum_of_parts(0, parts, each, e);
-      auto const label = static_cast<std::size_t>(labels[r]) - first;      // huge below the first
+      auto const label = static_cast<std::size_t>(labels[r]) - first;  // huge below the first
       sums[rows + r]   = label < width ? x[label] : 0.0F;
     }
     along::all_reduce(group, sums, scratch);

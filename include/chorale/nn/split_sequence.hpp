@@ -24,9 +24,8 @@ namespace chorale::nn {
 namespace detail {
 
 /// This rank's part of the positions of x.
-template <class A>
-struct ScatterSequence : Layer<ScatterSequence<A>> {
-  using axis = A;
+template <class A> struct ScatterSequence : Layer<ScatterSequence<A>> {
+  using axis                             = A;
   static constexpr std::string_view name = "scatter_sequence";
   static constexpr bool keeps_x = false, keeps_nothing = true;
 
@@ -35,8 +34,7 @@ struct ScatterSequence : Layer<ScatterSequence<A>> {
     if constexpr (X::is_ragged || X::rank == 0) return false;
     else return X::dims[0] % A::size == 0;
   }();
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(!X::is_ragged && X::rank > 0, "chorale: scatter_sequence takes sequences (B, T, ..) of one length");
     static_assert(X::is_ragged || X::rank == 0 || fits<X>,
                   "chorale: the positions of a sequence do not divide by the ranks of the axis over which they are "
@@ -51,37 +49,34 @@ struct ScatterSequence : Layer<ScatterSequence<A>> {
   }
   static constexpr graph::Held gives(graph::Held x) { return {.columns = x.columns, .positions = A::name}; }
 
-  template <class X>
-    requires fits<X>
-  static constexpr auto output(X) { return typename OtherPositions<X, 1, A::size>::type{}; }
-  template <class X>
-  static constexpr std::size_t kept(X) { return std::is_same_v<typename X::type, float> && A::size > 1 ? X::size : 0; }
+  template <class X> requires fits<X> static constexpr auto output(X) {
+    return typename OtherPositions<X, 1, A::size>::type{};
+  }
+  template <class X> static constexpr std::size_t kept(X) {
+    return std::is_same_v<typename X::type, float> && A::size > 1 ? X::size : 0;
+  }
 
   static void forward(auto& at) { parts(at).take(group_along<A>(at.axes), at.x().data(), at.y().data()); }
   static void backward(auto& at) {
     if constexpr (std::is_same_v<typename std::remove_cvref_t<decltype(at)>::X::type, float>)
-      if (!at.dx().empty())
-        parts(at).gather(group_along<A>(at.axes), at.dy().data(), at.dx().data(), at.kept.data());
+      if (!at.dx().empty()) parts(at).gather(group_along<A>(at.axes), at.dy().data(), at.dx().data(), at.kept.data());
   }
 
  private:
-  template <class At>
-  static auto parts(At const& at) {
+  template <class At> static auto parts(At const& at) {
     return SequenceParts<A, typename At::X::type>{at.rows, At::X::size / static_cast<std::size_t>(A::size)};
   }
 };
 
 /// All positions of sequences of which each rank has a part.
-template <class A>
-struct GatherSequence : Layer<GatherSequence<A>> {
-  using axis = A;
+template <class A> struct GatherSequence : Layer<GatherSequence<A>> {
+  using axis                             = A;
   static constexpr std::string_view name = "gather_sequence";
   static constexpr bool keeps_x = false, keeps_nothing = true;
 
   template <class X>
   static constexpr bool fits = std::is_same_v<typename X::type, float> && !X::is_ragged && (X::rank > 0);
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(fits<X>, "chorale: gather_sequence takes sequences of numbers (B, T, ..) of one length");
   }
   static constexpr auto spreads_as = SpreadsAs{distribution::Operation::linear, 0};
@@ -93,11 +88,12 @@ struct GatherSequence : Layer<GatherSequence<A>> {
   }
   static constexpr graph::Held gives(graph::Held x) { return {.columns = x.columns}; }
 
-  template <class X>
-    requires fits<X>
-  static constexpr auto output(X) { return typename OtherPositions<X, A::size, 1>::type{}; }
-  template <class X>
-  static constexpr std::size_t kept(X) { return A::size > 1 ? X::size * static_cast<std::size_t>(A::size) : 0; }
+  template <class X> requires fits<X> static constexpr auto output(X) {
+    return typename OtherPositions<X, A::size, 1>::type{};
+  }
+  template <class X> static constexpr std::size_t kept(X) {
+    return A::size > 1 ? X::size * static_cast<std::size_t>(A::size) : 0;
+  }
 
   static void forward(auto& at) {
     parts(at).gather(group_along<A>(at.axes), at.x().data(), at.y().data(), at.kept.data());
@@ -107,8 +103,7 @@ struct GatherSequence : Layer<GatherSequence<A>> {
   }
 
  private:
-  template <class At>
-  static auto parts(At const& at) { return SequenceParts<A>{at.rows, At::X::size}; }
+  template <class At> static auto parts(At const& at) { return SequenceParts<A>{at.rows, At::X::size}; }
 };
 
 }  // namespace detail
@@ -118,11 +113,13 @@ struct GatherSequence : Layer<GatherSequence<A>> {
 /// over the ranks.
 ///
 /// cost    backward gathers the gradient of all positions
-template <class A, class D, class O>
-constexpr auto scatter_sequence(Tensor<D, O> x) { return detail::ScatterSequence<A>{}(x); }
+template <class A, class D, class O> constexpr auto scatter_sequence(Tensor<D, O> x) {
+  return detail::ScatterSequence<A>{}(x);
+}
 /// All positions of x, of which each rank along A has a part: (B, T / ranks, ..) -> (B, T, ..), the same on all ranks.
-template <class A, class D, class O>
-constexpr auto gather_sequence(Tensor<D, O> x) { return detail::GatherSequence<A>{}(x); }
+template <class A, class D, class O> constexpr auto gather_sequence(Tensor<D, O> x) {
+  return detail::GatherSequence<A>{}(x);
+}
 
 /// nn::LayerNorm of sequences of which each rank along A has a part of the positions. The gradients of gamma and beta are
 /// added up over N parts of the positions along one tree: the same bits for 1 to N ranks. nn::LayerNorm is as right
@@ -130,13 +127,12 @@ constexpr auto gather_sequence(Tensor<D, O> x) { return detail::GatherSequence<A
 ///
 /// x, y      (B, T / ranks, C)
 /// options   Parts<N>, Epsilon<millionths>
-template <class A, class... Options>
-struct SplitLayerNorm : detail::LayerNormOf<SplitLayerNorm<A, Options...>> {
+template <class A, class... Options> struct SplitLayerNorm : detail::LayerNormOf<SplitLayerNorm<A, Options...>> {
   using Base = detail::LayerNormOf<SplitLayerNorm>;
   using Base::Base;
-  using axis = A;
+  using axis                           = A;
   static constexpr bool sums_gradients = true;
-  static constexpr bool each_position  = false;                            // its parts are of one length
+  static constexpr bool each_position  = false;  // its parts are of one length
   static constexpr float epsilon       = detail::epsilon_or<Options...>(1e-5F);
 
   template <class X>
@@ -144,13 +140,11 @@ struct SplitLayerNorm : detail::LayerNormOf<SplitLayerNorm<A, Options...>> {
     if constexpr (X::rank == 0 || X::is_ragged) return 1;
     else return X::dims[0] * A::size;
   }();
-  template <class X>
-  static constexpr int parts = detail::parts_of<Options...>(positions<X>, A::size);
+  template <class X> static constexpr int parts = detail::parts_of<Options...>(positions<X>, A::size);
 
   template <class X>
   static constexpr bool fits = std::is_same_v<typename X::type, float> && X::rank == 2 && !X::is_ragged;
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(((detail::parts_option<Options> || detail::epsilon_option<Options>) && ...),
                   "chorale: SplitLayerNorm takes an axis, Parts<N> and Epsilon<millionths>");
     static_assert(fits<X>, "chorale: SplitLayerNorm takes sequences of numbers (B, T, C)");
@@ -167,12 +161,12 @@ struct SplitLayerNorm : detail::LayerNormOf<SplitLayerNorm<A, Options...>> {
   }
   static constexpr graph::Held gives(graph::Held x) { return x; }
 
-  template <class X>
-    requires(fits<X> && detail::parts_fit(positions<X>, parts<X>, A::size))
-  static constexpr auto output(X x) { return x; }
+  template <class X> requires(fits<X> && detail::parts_fit(positions<X>, parts<X>, A::size))
+  static constexpr auto output(X x) {
+    return x;
+  }
   /// Mean and scale of each vector; then, of which that of the first row is used, sums of each part and scratch.
-  template <class X>
-  static constexpr std::size_t kept(X x) {
+  template <class X> static constexpr std::size_t kept(X x) {
     return 2 * x.vectors + static_cast<std::size_t>(parts<X> / A::size) * 2 * X::back +
            along::scratch_for(2 * X::back, A::size);
   }
@@ -182,8 +176,8 @@ struct SplitLayerNorm : detail::LayerNormOf<SplitLayerNorm<A, Options...>> {
     using X              = Of<float, T, C>;
     constexpr auto here  = parts<X> / A::size;
     constexpr auto steps = static_cast<std::size_t>(T), c = static_cast<std::size_t>(C);
-    auto* const sums     = at.kept.data() + 2 * at.rows * steps;
-    auto* const scratch  = sums + here * 2 * c;
+    auto* const sums    = at.kept.data() + 2 * at.rows * steps;
+    auto* const scratch = sums + here * 2 * c;
     std::fill(sums, scratch, 0.0F);
     Base::backward_into(at, [&](std::size_t vector) {
       auto* const of_part = sums + vector % steps / (steps / here) * 2 * c;

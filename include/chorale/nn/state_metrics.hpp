@@ -34,7 +34,7 @@ struct ExactSum {
     }
     auto const bits     = std::bit_cast<std::uint32_t>(x);
     auto const exponent = bits >> 23 & 0xFF;
-    auto const place    = exponent == 0 ? 0 : exponent - 1;                // x is digits * 2^(place - 149)
+    auto const place    = exponent == 0 ? 0 : exponent - 1;  // x is digits * 2^(place - 149)
     auto const digits   = std::uint64_t{(bits & 0x7F'FFFF) | (exponent == 0 ? 0 : 0x80'0000)} << place % 24;
     auto const sign     = bits >> 31 != 0 ? -1.0 : 1.0;
     state[place / 24] += sign * static_cast<double>(digits & 0xFF'FFFF);
@@ -76,9 +76,9 @@ inline double f1(Positives const& sums) { return ratio(2 * sums[0], sums[1] + su
 /// source    tf.keras.metrics.Precision, whose threshold is that of probabilities: 0.5
 struct Precision {
   static constexpr std::string_view name = "precision";
-  using state = detail::Positives;
+  using state                            = detail::Positives;
 
-  float threshold = 0;                                                     // of logits; 0.5 of probabilities
+  float threshold = 0;  // of logits; 0.5 of probabilities
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
@@ -97,15 +97,13 @@ struct Precision {
 /// source    tf.keras.metrics.Recall, whose threshold is that of probabilities: 0.5
 struct Recall {
   static constexpr std::string_view name = "recall";
-  using state = detail::Positives;
+  using state                            = detail::Positives;
 
-  float threshold = 0;                                                     // of logits; 0.5 of probabilities
+  float threshold = 0;  // of logits; 0.5 of probabilities
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
-  void check_outputs(bool probabilities) const {
-    detail::check_threshold("metric::Recall", threshold, probabilities);
-  }
+  void check_outputs(bool probabilities) const { detail::check_threshold("metric::Recall", threshold, probabilities); }
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     detail::count_outputs(sums, threshold, y, wanted);
   }
@@ -118,15 +116,13 @@ struct Recall {
 /// source    tf.keras.metrics.F1Score(average="micro"), whose threshold is that of probabilities
 struct F1 {
   static constexpr std::string_view name = "f1";
-  using state = detail::Positives;
+  using state                            = detail::Positives;
 
-  float threshold = 0;                                                     // of logits; 0.5 of probabilities
+  float threshold = 0;  // of logits; 0.5 of probabilities
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("threshold", threshold); }
-  void check_outputs(bool probabilities) const {
-    detail::check_threshold("metric::F1", threshold, probabilities);
-  }
+  void check_outputs(bool probabilities) const { detail::check_threshold("metric::F1", threshold, probabilities); }
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     detail::count_outputs(sums, threshold, y, wanted);
   }
@@ -141,38 +137,37 @@ enum class Curve { roc, precision_recall };
 ///
 /// targets   (B, width), each 0 or 1
 /// source    tf.keras.metrics.AUC(num_thresholds, curve, from_logits): the same buckets and interpolation
-template <int Thresholds = 200, Curve curve = Curve::roc>
-struct AUC {
+template <int Thresholds = 200, Curve curve = Curve::roc> struct AUC {
   static_assert(Thresholds > 1, "chorale: metric::AUC<Thresholds> needs at least 2 thresholds");
   static constexpr std::string_view name = curve == Curve::roc ? "auc" : "precision_recall_auc";
   static constexpr std::size_t buckets   = Thresholds;
-  using state = std::array<double, 2 * buckets>;                           // of targets that are 1, of those that are 0
+  using state = std::array<double, 2 * buckets>;  // of targets that are 1, of those that are 0
 
-  bool logits = true;                                                      // false: outputs are probabilities
+  bool logits = true;  // false: outputs are probabilities
 
   /// Calls visit(name, value) for each option. Ranks compare these.
   void options(auto&& visit) const { visit("logits", logits); }
   void check_outputs(bool probabilities) const {
-    CHORALE_EXPECTS(logits != probabilities,
-                    std::string{"metric::AUC reads "} + (logits ? "logits" : "probabilities") +
-                        ", but the output that it looks at ends with " + (logits ? "probabilities" : "logits") +
-                        ": write metric::AUC<>{.logits = " + (logits ? "false}" : "true}"));
+    CHORALE_EXPECTS(logits != probabilities, std::string{"metric::AUC reads "} + (logits ? "logits" : "probabilities") +
+                                                 ", but the output that it looks at ends with " +
+                                                 (logits ? "probabilities" : "logits") +
+                                                 ": write metric::AUC<>{.logits = " + (logits ? "false}" : "true}"));
   }
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     for (std::size_t i = 0; i < y.size(); ++i) {
       auto const p  = logits ? 1 / (1 + std::exp(-y[i])) : y[i];
       auto const at = std::ceil(p * static_cast<float>(buckets - 1)) - 1;
-      auto const in = at > 0 ? std::min(static_cast<std::size_t>(at), buckets - 1) : 0;    // NaN: the first
+      auto const in = at > 0 ? std::min(static_cast<std::size_t>(at), buckets - 1) : 0;  // NaN: the first
       sums[wanted[i] > 0.5F ? in : buckets + in] += 1;
     }
   }
   double result(state const& sums) const {
-    auto area = 0.0, hits = 0.0, alarms = 0.0;                             // outputs above the threshold
+    auto area = 0.0, hits = 0.0, alarms = 0.0;  // outputs above the threshold
     auto all_hits = 0.0, all_alarms = 0.0;
     for (std::size_t i = 0; i < buckets; ++i) all_hits += sums[i], all_alarms += sums[buckets + i];
     for (auto i = buckets; i-- > 0;) {
       auto const more_hits = hits + sums[i], more_alarms = alarms + sums[buckets + i];
-      if (i + 1 < buckets)                                                 // from threshold i + 1 to i
+      if (i + 1 < buckets)  // from threshold i + 1 to i
         area += curve == Curve::roc ? (more_alarms - alarms) * (hits + more_hits) / 2
                                     : under_precision(hits, alarms, more_hits, more_alarms);
       hits = more_hits, alarms = more_alarms;
@@ -186,8 +181,8 @@ struct AUC {
   /// source  Davis and Goadrich, "The Relationship Between Precision-Recall and ROC Curves", ICML 2006
   static double under_precision(double hits, double alarms, double more_hits, double more_alarms) {
     auto const positives = hits + alarms, more = more_hits + more_alarms;
-    auto const slope     = detail::ratio(more_hits - hits, more - positives);
-    auto const ratio     = positives > 0 && more > 0 ? more / positives : 1;
+    auto const slope = detail::ratio(more_hits - hits, more - positives);
+    auto const ratio = positives > 0 && more > 0 ? more / positives : 1;
     return slope * (more_hits - hits + (hits - slope * positives) * std::log(ratio));
   }
 };
@@ -199,7 +194,7 @@ struct AUC {
 /// source    tf.keras.metrics.RootMeanSquaredError
 struct RootMeanSquaredError {
   static constexpr std::string_view name = "root_mean_squared_error";
-  using state = std::array<double, ExactSum::size + 1>;                    // sum, outputs
+  using state                            = std::array<double, ExactSum::size + 1>;  // sum, outputs
 
   void update(state& sums, Span<float const> y, Span<float const> wanted) const {
     for (std::size_t i = 0; i < y.size(); ++i) {

@@ -60,13 +60,12 @@ class SummaryTable {
 /// keeps    a pool comes before the activation that it is moved before; a layer that is called again has no parameters
 ///          in its second line; a variable that is not trained is counted, as in Keras
 /// source   keras.Model.summary
-template <class Model>
-std::string summary(Model const& model, std::size_t rows = 0, Cpu const& device = Cpu{}) {
+template <class Model> std::string summary(Model const& model, std::size_t rows = 0, Cpu const& device = Cpu{}) {
   using Net         = typename detail::TracedNetwork<typename Model::network>::type;
   auto const& calls = graph::Traced<Net, graph::NoDevice>::calls;
   auto table        = detail::SummaryTable{};
-  auto trained      = std::size_t{0}, others = std::size_t{0};
-  auto told         = std::vector<bool>(calls.layers.size());
+  auto trained = std::size_t{0}, others = std::size_t{0};
+  auto told = std::vector<bool>(calls.layers.size());
   table.add({"layer", "output", "parameters"});
   for (auto const i : calls.inputs) table.add({"input", calls.values[graph::at(i)].shape(), ""});
   for (auto const& call : calls.calls) {
@@ -78,7 +77,7 @@ std::string summary(Model const& model, std::size_t rows = 0, Cpu const& device 
       (spec.trained() ? trained : others) += spec.size();
     }
     told[graph::at(call.layer)] = true;
-    auto shapes = std::string{};
+    auto shapes                 = std::string{};
     for (int out = call.first_out; out < call.first_out + call.outs; ++out)
       shapes.append(shapes.empty() ? "" : " ") += calls.values[graph::at(out)].shape();
     auto const name = layer.name.empty() ? call.text() : call.text() + " " + std::string{layer.name};

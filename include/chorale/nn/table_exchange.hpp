@@ -43,7 +43,7 @@ class TableExchange {
     bags_.assign(asked_.of.size(), 0);
   }
   Rank rank() const { return exchange_.rank(); }
-  int  size() const { return exchange_.size(); }
+  int size() const { return exchange_.size(); }
 
   void ask(Rank owner, std::uint32_t row) { asked_.of[list(owner)].push_back(row); }
   /// Ends a bag, of which some owners were asked.
@@ -69,8 +69,7 @@ class TableExchange {
     made_.prepare(size());
     got_.prepare(size());
     for (Rank r = 0; r < size(); ++r) look_up(part, width, as, wanted_[r], made_[r]);
-    for (Rank q = 0; q < size(); ++q)
-      got_[q].resize(width * (as == Answers::each ? asked(q).size() : bags_[list(q)]));
+    for (Rank q = 0; q < size(); ++q) got_[q].resize(width * (as == Answers::each ? asked(q).size() : bags_[list(q)]));
     exchange_.to_askers(made_, got_);
     next_.assign(at(size()), 0);
     width_ = width;
@@ -81,9 +80,7 @@ class TableExchange {
   /// Begins backward.
   void begin_gradients() { made_.begin(size()); }
   /// Appends the gradient of the next bag that an owner was asked of: (width).
-  void give(Rank owner, float const* gradient) {
-    made_[owner].insert(made_[owner].end(), gradient, gradient + width_);
-  }
+  void give(Rank owner, float const* gradient) { made_[owner].insert(made_[owner].end(), gradient, gradient + width_); }
   /// Sends all gradients to their owners, and adds them to that of the part.
   ///
   /// rows      if not null, of the part; else `whole` is its gradient, (rows, width). Of logical shards, each rank's is
@@ -98,8 +95,8 @@ class TableExchange {
   }
 
  private:
-  static constexpr std::uint32_t last = std::uint32_t{1} << 31;            // of a bag
-  static constexpr std::size_t ahead  = 16;                                // questions whose memory is fetched before
+  static constexpr std::uint32_t last = std::uint32_t{1} << 31;  // of a bag
+  static constexpr std::size_t ahead  = 16;                      // questions whose memory is fetched before
   static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 
   std::size_t list(Rank owner) const { return to_all_ ? 0 : at(owner); }
@@ -116,8 +113,7 @@ class TableExchange {
     return static_cast<std::size_t>(std::ranges::count_if(questions, [](auto id) { return (id & last) != 0; }));
   }
 
-  template <class SizeOf>
-  void send_asked(SizeOf const& size_of) {
+  template <class SizeOf> void send_asked(SizeOf const& size_of) {
     if (to_all_) exchange_.to_each_owner(Span<std::uint32_t const>{asked_.of[0]}, wanted_, size_of);
     else exchange_.to_owners(asked_, wanted_, size_of);
   }
@@ -139,7 +135,7 @@ class TableExchange {
     if (as == Answers::each) answers.resize(width * questions.size());
     else answers.assign(width * bags_in(questions), 0.0F);
     auto* y = answers.data();
-    auto n  = 0;                                                           // ids of the bag so far
+    auto n  = 0;  // ids of the bag so far
     for (std::size_t i = 0; i < questions.size(); ++i) {
       if (i + ahead < questions.size()) {
         auto const* const soon = part + (questions[i + ahead] & ~last) * width;
@@ -162,7 +158,7 @@ class TableExchange {
   }
 
   void add(Span<std::uint32_t const> questions, float const* d, RowGradients* rows, float* whole) const {
-    auto begins = true;                                                    // a bag
+    auto begins = true;  // a bag
     auto shared = std::size_t{0};
     for (std::size_t i = 0; i < questions.size(); ++i) {
       if (rows != nullptr && i + ahead < questions.size()) rows->fetch(questions[i + ahead] & ~last);
@@ -183,12 +179,12 @@ class TableExchange {
   }
 
   OwnerExchange exchange_;
-  bool to_all_       = false;
-  std::uint32_t rows_ = 0;                                                 // of the part
+  bool to_all_                = false;
+  std::uint32_t rows_         = 0;  // of the part
   std::string (*table_)(Rank) = nullptr;
-  std::size_t width_ = 0;
-  ListsOfRanks<std::uint32_t> asked_, wanted_;                             // of this rank by owner; of each rank
-  ListsOfRanks<float> made_, got_;                                         // to send, and received
+  std::size_t width_          = 0;
+  ListsOfRanks<std::uint32_t> asked_, wanted_;  // of this rank by owner; of each rank
+  ListsOfRanks<float> made_, got_;              // to send, and received
   std::vector<std::size_t> begun_, bags_, next_;
   std::vector<std::uint32_t> numbers_;
 };

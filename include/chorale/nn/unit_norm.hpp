@@ -22,18 +22,14 @@ struct UnitNorm : Layer<UnitNorm> {
   static constexpr std::string_view name = "unit_normalization";
   static constexpr bool each_position    = true;
 
-  template <class X>
-  static constexpr void check() {
+  template <class X> static constexpr void check() {
     static_assert(std::is_same_v<typename X::type, float> && X::rank > 0,
                   "chorale: UnitNorm takes vectors of numbers (B, .., C); put nn::Embedding<rows, width> after ids");
   }
-  template <int... D>
-    requires(sizeof...(D) > 0)
-  static constexpr auto output(Of<float, D...> x) { return x; }
+  template <int... D> requires(sizeof...(D) > 0) static constexpr auto output(Of<float, D...> x) { return x; }
   static constexpr std::size_t kept(auto x) { return x.vectors; }
 
-  template <int... D, class Out>
-  static void forward(Place<UnitNorm, detail::List<Of<float, D...>>, Out>& at) {
+  template <int... D, class Out> static void forward(Place<UnitNorm, detail::List<Of<float, D...>>, Out>& at) {
     constexpr std::size_t c = Of<float, D...>::back;
     for (std::size_t r = 0; r < at.x().size() / c; ++r) {
       auto const* const x = at.x().data() + r * c;
@@ -43,8 +39,7 @@ struct UnitNorm : Layer<UnitNorm> {
       for (std::size_t i = 0; i < c; ++i) y[i] = x[i] * at.kept[r];
     }
   }
-  template <int... D, class Out>
-  static void backward(Place<UnitNorm, detail::List<Of<float, D...>>, Out>& at) {
+  template <int... D, class Out> static void backward(Place<UnitNorm, detail::List<Of<float, D...>>, Out>& at) {
     if (at.dx().empty()) return;
     constexpr std::size_t c = Of<float, D...>::back;
     for (std::size_t r = 0; r < at.x().size() / c; ++r) {

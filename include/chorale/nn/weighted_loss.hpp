@@ -28,17 +28,17 @@ namespace chorale::loss {
 /// cost      the loss is computed row by row
 /// throws    BadArgument when a weight is negative or not finite, or when there is not one for each class
 /// source    class_weight of tf.keras.Model.fit
-template <class L>
-class Weighted {
-  static_assert(!requires { L::counts_positions; },
-                "chorale: put loss::per_position around loss::Weighted, not into it: "
-                "loss::per_position(loss::Weighted{loss, {1, 1, 20}})");
+template <class L> class Weighted {
+  static_assert(
+      !requires { L::counts_positions; },
+      "chorale: put loss::per_position around loss::Weighted, not into it: "
+      "loss::per_position(loss::Weighted{loss, {1, 1, 20}})");
 
  public:
-  using target = typename L::target;
-  static constexpr bool takes_logits        = requires { requires L::takes_logits; };
-  static constexpr bool takes_probabilities = requires { requires L::takes_probabilities; };
-  static constexpr bool takes_binary_logits = requires { requires L::takes_binary_logits; };
+  using target                                     = typename L::target;
+  static constexpr bool takes_logits               = requires { requires L::takes_logits; };
+  static constexpr bool takes_probabilities        = requires { requires L::takes_probabilities; };
+  static constexpr bool takes_binary_logits        = requires { requires L::takes_binary_logits; };
   static constexpr bool takes_binary_probabilities = requires { requires L::takes_binary_probabilities; };
   static constexpr std::size_t least_outputs       = least_outputs_of<L>();
   static constexpr std::size_t targets(std::size_t width) { return targets_of<L>(width); }
@@ -66,10 +66,10 @@ class Weighted {
 
   void check(std::size_t rows, std::size_t width, target const* wanted) const {
     auto const classes = width == 1 ? std::size_t{2} : width;
-    CHORALE_EXPECTS(weights_.size() == classes,
-                    "loss::Weighted has " + std::to_string(weights_.size()) + " weights, but the network tells " +
-                        std::to_string(classes) + " classes apart with " + std::to_string(width) +
-                        (width == 1 ? " output" : " outputs"));
+    CHORALE_EXPECTS(weights_.size() == classes, "loss::Weighted has " + std::to_string(weights_.size()) +
+                                                    " weights, but the network tells " + std::to_string(classes) +
+                                                    " classes apart with " + std::to_string(width) +
+                                                    (width == 1 ? " output" : " outputs"));
     check_targets(loss_, rows, width, wanted);
   }
   template <class D>
@@ -85,8 +85,7 @@ class Weighted {
       return sum;
     }));
   }
-  template <class D>
-  void queue(std::size_t, std::size_t, float const*, target const*, float*, SumOfRows) const {
+  template <class D> void queue(std::size_t, std::size_t, float const*, target const*, float*, SumOfRows) const {
     detail::refuse_device<D, Weighted>();
   }
 

@@ -10,7 +10,7 @@ namespace chorale {
 
 /// One exchange of clock times: this process's clock at the request and at the reply, and the peer's when it answered.
 struct Ping {
-  std::chrono::nanoseconds sent, answered, received;       // since the epochs of the steady clocks
+  std::chrono::nanoseconds sent, answered, received;  // since the epochs of the steady clocks
 };
 
 /// The offset that, added to the steady clock of this process, gives rank 0's.

@@ -26,8 +26,8 @@ namespace chorale {
 /// A table of numbers with a name for each column.
 struct CsvTable {
   std::vector<std::string> names;
-  std::vector<std::vector<double>> columns;                // as many as names; an empty cell is NaN
-  std::string file = {};                                   // the file it was read from, for errors
+  std::vector<std::vector<double>> columns;  // as many as names; an empty cell is NaN
+  std::string file = {};                     // the file it was read from, for errors
 
   std::size_t rows() const { return columns.empty() ? 0 : columns[0].size(); }
 };
@@ -55,22 +55,20 @@ class CsvLines {
   explicit CsvLines(std::string file, char separator = ',') : file_{std::move(file)}, separator_{separator} {}
 
   /// Takes the next piece of the text; calls line() after each line that ends in it.
-  template <class Line>
-  void add(std::string_view piece, Line&& line) {
+  template <class Line> void add(std::string_view piece, Line&& line) {
     if (number_ == 0) begin(piece);
     for (auto const c : piece)
       if (take(c)) line(), clear();
   }
   /// Takes the end of the text; calls line() if the last line has no line break.
-  template <class Line>
-  void end(Line&& line) {
+  template <class Line> void end(Line&& line) {
     if (state_ == State::quoted) fail("a quote is not closed", "the quote at its end, or \"\" for one in a cell");
     if (ends_.empty() && text_.empty() && state_ == State::before) return;
     end_cell(), line(), clear();
   }
 
-  std::uint64_t number() const { return number_; }         // of the line, from 1; line breaks in quotes count
-  std::size_t size() const { return ends_.size(); }        // cells
+  std::uint64_t number() const { return number_; }   // of the line, from 1; line breaks in quotes count
+  std::size_t size() const { return ends_.size(); }  // cells
   std::string_view operator[](std::size_t i) const {
     auto const begin = i == 0 ? 0 : ends_[i - 1];
     return std::string_view{text_}.substr(begin, ends_[i] - begin);
@@ -135,12 +133,12 @@ class CsvLines {
   std::string file_;
   char separator_;
   std::uint64_t number_ = 0;
-  std::string text_;                                       // of the cells, one after the other
-  std::vector<std::size_t> ends_;                          // of each cell, in text_
-  std::size_t kept_ = 0;                                   // blanks from here on are around a cell
-  std::uint64_t breaks_ = 0;                               // in quotes, of this line
-  bool after_return_    = false;                           // which has ended a line: the \n after it does not
-  State state_      = State::before;
+  std::string text_;               // of the cells, one after the other
+  std::vector<std::size_t> ends_;  // of each cell, in text_
+  std::size_t kept_     = 0;       // blanks from here on are around a cell
+  std::uint64_t breaks_ = 0;       // in quotes, of this line
+  bool after_return_    = false;   // which has ended a line: the \n after it does not
+  State state_          = State::before;
 };
 
 /// Adds a row. Returns an error text, or an empty string on success.
@@ -205,7 +203,7 @@ class CsvLog {
     for (auto const& name : columns_) header.append(",") += detail::csv_cell(name);
     header += '\n';
     auto const content = read_file(file_.path());
-    auto const whole   = content.rfind('\n') + 1;          // npos + 1 is 0
+    auto const whole   = content.rfind('\n') + 1;  // npos + 1 is 0
     if (whole == 0) file_.write_at(0, header);
     else if (!content.starts_with(header))
       throw BadFile{file_.path().string() + ": has the columns \"" + content.substr(0, content.find_first_of("\r\n")) +
@@ -228,7 +226,7 @@ class CsvLog {
     for (auto const& cell : cells) line.append(",") += cell;
     file_.append(line + "\n");
   }
-  void flush() const noexcept {}                           // take() has written every line
+  void flush() const noexcept {}  // take() has written every line
 
  private:
   std::vector<std::string> columns_;

@@ -19,7 +19,7 @@ namespace chorale {
 class EventName {
  public:
   consteval EventName(char const* literal) : text_{literal} {
-    if (text_.empty()) throw "chorale: an event needs a name";             // reported by the compiler
+    if (text_.empty()) throw "chorale: an event needs a name";  // reported by the compiler
   }
 
   /// A name made at run time, such as a variable's in a plan; its text must live as long as every sink that gets it.
@@ -39,25 +39,25 @@ class EventName {
 
 /// The kind of work that an event timed: a row of the timeline, a part of `why-slow`.
 enum class Category {
-  step,                                                    // a whole step, one event for each; contains the others
-  compute,                                                 // forward, backward, update
-  communication,                                           // bytes in transit
-  wait,                                                    // for other ranks: no bytes of this rank in transit
-  input,                                                   // waiting for the next batch
-  checkpoint,                                              // writing or reading one
+  step,           // a whole step, one event for each; contains the others
+  compute,        // forward, backward, update
+  communication,  // bytes in transit
+  wait,           // for other ranks: no bytes of this rank in transit
+  input,          // waiting for the next batch
+  checkpoint,     // writing or reading one
 };
 
-inline constexpr auto categories = std::array{Category::step,  Category::compute, Category::communication,
+inline constexpr auto categories = std::array{Category::step, Category::compute, Category::communication,
                                               Category::wait, Category::input,   Category::checkpoint};
 
 constexpr std::string_view name_of(Category category) {
   switch (category) {
-    case Category::step:          return "step";
-    case Category::compute:       return "compute";
+    case Category::step: return "step";
+    case Category::compute: return "compute";
     case Category::communication: return "communication";
-    case Category::wait:          return "wait";
-    case Category::input:         return "input";
-    case Category::checkpoint:    return "checkpoint";
+    case Category::wait: return "wait";
+    case Category::input: return "input";
+    case Category::checkpoint: return "checkpoint";
   }
   return "unknown";
 }
@@ -70,12 +70,12 @@ struct Event {
   using Time = std::chrono::steady_clock::time_point;
 
   EventName name;
-  Category category      = Category::compute;
-  Rank rank              = 0;
-  std::uint64_t step     = 0;
+  Category category  = Category::compute;
+  Rank rank          = 0;
+  std::uint64_t step = 0;
   Time begin{}, end{};
-  std::size_t bytes      = 0;                              // sent by this rank, exactly; 0: none
-  std::uint32_t messages = 0;                              // sent by this rank, exactly; 0: none
+  std::size_t bytes      = 0;  // sent by this rank, exactly; 0: none
+  std::uint32_t messages = 0;  // sent by this rank, exactly; 0: none
 
   constexpr std::chrono::nanoseconds duration() const { return end - begin; }
 };
@@ -87,7 +87,7 @@ static_assert(sizeof(Event) == 64, "a cache line");
 struct Scalars {
   std::uint64_t step = 0;
   Span<MetricValue const> values;
-  int epoch = -1;                                          // 0-based, of means of a whole epoch; -1: of its steps so far
+  int epoch = -1;  // 0-based, of means of a whole epoch; -1: of its steps so far
 };
 
 }  // namespace chorale

@@ -2,7 +2,8 @@
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+#error \
+    "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
 (Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
 nlohmann-json"
 #endif
@@ -25,7 +26,7 @@ namespace chorale {
 /// What a JSON text of anyone may be.
 struct JsonLimits {
   std::size_t bytes = std::size_t{64} << 20;
-  std::size_t depth = 32;                                  // objects and arrays in one another
+  std::size_t depth = 32;  // objects and arrays in one another
 };
 
 /// Throws an error with what is wrong with a JSON text, as a part of a sentence, and what to try. The second is empty
@@ -70,7 +71,7 @@ class JsonCheck {
 
   std::size_t depth_;
   JsonFault const& fault_;
-  std::vector<std::set<std::string>> keys_;                // of each object or array that is open
+  std::vector<std::set<std::string>> keys_;  // of each object or array that is open
 };
 
 }  // namespace detail
@@ -82,7 +83,7 @@ class JsonCheck {
 inline nlohmann::json parse_json(std::string_view text, JsonLimits limits, JsonFault const& fault) {
   if (text.size() > limits.bytes)
     fault(std::to_string(text.size()) + " bytes, above the limit of " + std::to_string(limits.bytes), "a smaller one.");
-  if (auto const zero = text.find('\0'); zero != text.npos)                // at which the parser would stop in silence
+  if (auto const zero = text.find('\0'); zero != text.npos)  // at which the parser would stop in silence
     fault("it has a zero byte, at byte " + std::to_string(zero), {});
   auto check = detail::JsonCheck{limits.depth, fault};
   nlohmann::json::sax_parse(text, &check);

@@ -2,7 +2,8 @@
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+#error \
+    "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
 (Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
 nlohmann-json"
 #endif
@@ -29,9 +30,9 @@ namespace chorale {
 
 /// The result of merge_timelines().
 struct MergedTimelines {
-  std::vector<Rank> ranks{};                               // ascending
-  std::size_t events = 0;                                  // without metadata events, which only name things
-  std::int64_t largest_error = 0;                          // of a clock, in ns: closer events have no certain order
+  std::vector<Rank> ranks{};       // ascending
+  std::size_t events         = 0;  // without metadata events, which only name things
+  std::int64_t largest_error = 0;  // of a clock, in ns: closer events have no certain order
 };
 
 namespace detail {
@@ -50,9 +51,9 @@ class TimelineMerge {
       throw BadFile{file.string() + ": is JSON, but has no list traceEvents.", "a file that Timeline wrote."};
     auto const other  = json.value("otherData", nlohmann::json::object());
     auto const offset = whole(file, other, "clock_offset_ns"), error = whole(file, other, "clock_error_ns");
-    largest_error_    = std::max(largest_error_, error);
-    auto here         = std::set<Rank>{};
-    auto& events      = json["traceEvents"];
+    largest_error_ = std::max(largest_error_, error);
+    auto here      = std::set<Rank>{};
+    auto& events   = json["traceEvents"];
     for (std::size_t i = 0; i < events.size(); ++i) take(file, i, std::move(events[i]), offset, here);
     for (auto const rank : here)
       if (auto const [first, is_new] = files_.emplace(rank, file); !is_new)
@@ -71,8 +72,8 @@ class TimelineMerge {
       event.json["ts"] = static_cast<double>(event.ns - timed_.front().ns) / 1e3;
       text += std::exchange(line, ",\n") + dump(event.json);
     }
-    text += "\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock_error_ns\":" + std::to_string(largest_error_) +
-            "}}\n";
+    text +=
+        "\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock_error_ns\":" + std::to_string(largest_error_) + "}}\n";
     replace_file(to, text);
     auto merged = MergedTimelines{.events = timed_.size(), .largest_error = largest_error_};
     for (auto const& [rank, _] : files_) merged.ranks.push_back(rank);
@@ -85,7 +86,7 @@ class TimelineMerge {
     nlohmann::json json;
   };
 
-  static constexpr double far = 2e18;                      // ns, 63 years: differences of sums fit 64 bits
+  static constexpr double far = 2e18;  // ns, 63 years: differences of sums fit 64 bits
 
   void take(std::filesystem::path const& file, std::size_t i, nlohmann::json&& event, std::int64_t offset,
             std::set<Rank>& here) {

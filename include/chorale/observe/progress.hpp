@@ -31,10 +31,10 @@ struct MetricValue {
 
 /// The output of a progress line.
 struct Terminal {
-  enum class Kind { plain, moving };                       // plain: a file, a pipe, a terminal that cannot go back
+  enum class Kind { plain, moving };  // plain: a file, a pipe, a terminal that cannot go back
 
   Kind kind           = Kind::plain;
-  std::size_t columns = 0;                                 // 0: as many as needed
+  std::size_t columns = 0;  // 0: as many as needed
 
   /// Standard output, as the system and the environment describe it. A terminal that tells no width has 80 columns.
   static Terminal standard_output() {
@@ -46,8 +46,7 @@ struct Terminal {
 
   /// Applies the environment: plain if TERM is "dumb", NO_COLOR is set, or a launcher of MPI has given this process a
   /// terminal whose output it forwards with that of others; COLUMNS, if a number, replaces the width.
-  template <class Lookup>
-  static Terminal of(Kind kind, std::size_t columns, Lookup&& environment) {
+  template <class Lookup> static Terminal of(Kind kind, std::size_t columns, Lookup&& environment) {
     auto const text = [&](char const* name) {
       char const* const value = environment(name);
       return std::string_view{value == nullptr ? "" : value};
@@ -84,7 +83,8 @@ class ProgressLine {
   using Write = std::function<void(std::string_view)>;
 
   ProgressLine() : ProgressLine{Terminal::standard_output(), to(std::cout)} {}
-  ProgressLine(Terminal terminal, Write write, Clock clock = [] { return std::chrono::steady_clock::now(); })
+  ProgressLine(
+      Terminal terminal, Write write, Clock clock = [] { return std::chrono::steady_clock::now(); })
       : terminal_{terminal}, write_{std::move(write)}, clock_{std::move(clock)} {}
 
   /// A Write to a stream, which must outlive it; each line is flushed.
@@ -107,7 +107,7 @@ class ProgressLine {
   /// begin_epoch() and the first update().
   void note(std::string_view lines) {
     auto text = std::string{lines};
-    auto line = std::size_t{0}, space = text.npos;         // where the line begins, and the last place to break it
+    auto line = std::size_t{0}, space = text.npos;  // where the line begins, and the last place to break it
     for (std::size_t i = 0; i < text.size() && terminal_.kind == Terminal::Kind::moving && terminal_.columns > 0; ++i) {
       bool const full = i - line >= terminal_.columns && space != text.npos;
       if (full && text[i] != '\n') text[space] = '\n';
@@ -146,7 +146,7 @@ class ProgressLine {
   }
 
  private:
-  enum class Last { no, yes, unknown };                    // unknown: the number of steps is not given
+  enum class Last { no, yes, unknown };  // unknown: the number of steps is not given
 
   static double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
   static int digits(std::size_t n) { return n < 10 ? 1 : 1 + digits(n / 10); }
@@ -171,7 +171,7 @@ class ProgressLine {
     line_ += more;
     auto const room = terminal_.columns > 0 ? std::max<std::size_t>(terminal_.columns, 2) - 1 : line_.max_size();
     if (last != Last::unknown) add_bar(bar, room - std::min(room, line_.size() - start));
-    if (last != Last::yes)                                 // the first part of a line that wraps would remain
+    if (last != Last::yes)  // the first part of a line that wraps would remain
       line_.resize(start + std::min(line_.size() - start, room));
     auto const width = line_.size() - start;
     if (width < width_) line_.append(width_ - width, ' ');
@@ -184,7 +184,7 @@ class ProgressLine {
   /// line has no bar: 936/938 [============================>.]
   void add_bar(std::size_t at, std::size_t room) {
     if (room < 5) {
-      line_.erase(at - 2, 3);                              // " []"
+      line_.erase(at - 2, 3);  // " []"
       return;
     }
     auto const cells  = std::min<std::size_t>(room, 30);
@@ -221,7 +221,7 @@ class ProgressLine {
   void add_metrics(Span<MetricValue const> metrics) {
     for (auto const& [name, value] : metrics) {
       line_.append(" - ").append(name).append(": ");
-      if (std::isnan(value)) line_ += "nan";               // printf may add a sign
+      if (std::isnan(value)) line_ += "nan";  // printf may add a sign
       else append_formatted(line_, std::abs(value) > 1e-3 ? "%.4f" : "%.4e", value);
     }
   }
@@ -230,7 +230,7 @@ class ProgressLine {
   Write write_;
   Clock clock_;
   std::optional<std::size_t> steps_;
-  std::size_t done_ = 0, width_ = 0;                       // steps; bytes of the line that is shown
+  std::size_t done_ = 0, width_ = 0;  // steps; bytes of the line that is shown
   std::chrono::steady_clock::time_point begun_{};
   std::optional<std::chrono::steady_clock::time_point> after_first_, shown_;
   std::string line_;

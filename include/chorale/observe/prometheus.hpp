@@ -78,7 +78,7 @@ class Prometheus {
  private:
   struct Family {
     std::string type, help;
-    std::map<std::string, double> samples;                 // by their labels, as written
+    std::map<std::string, double> samples;  // by their labels, as written
   };
 
   double& set(char const* type, std::string const& name, std::string_view help, Labels const& labels, double first) {

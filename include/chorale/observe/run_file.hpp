@@ -38,16 +38,16 @@ inline double wall_time() {
 ///         the path is that of a device, a FIFO or a folder; a symbolic link is followed
 class RunFile {
  public:
-  enum class Open { fresh, append };                       // fresh: the earlier content is removed
+  enum class Open { fresh, append };  // fresh: the earlier content is removed
 
   RunFile(std::filesystem::path path, Open how) : path_{std::move(path)} {
     if (path_.has_parent_path()) {
       auto code = std::error_code{};
-      std::filesystem::create_directories(path_.parent_path(), code);      // if it fails, so does open()
+      std::filesystem::create_directories(path_.parent_path(), code);  // if it fails, so does open()
     }
     file_ = ::open(output_file(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (how == Open::fresh ? O_TRUNC : 0), 0666);
     if (file_ < 0) fail("cannot be opened for writing", errno);
-    struct stat status {};
+    struct stat status{};
     if (::fstat(file_, &status) != 0) fail("has no size", errno);
     size_ = static_cast<std::uint64_t>(status.st_size);
   }
@@ -69,7 +69,7 @@ class RunFile {
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) {
         auto const number = n == 0 ? EIO : errno;
-        if (::ftruncate(file_, static_cast<off_t>(offset)) == 0) size_ = offset;   // none of it is better than a part
+        if (::ftruncate(file_, static_cast<off_t>(offset)) == 0) size_ = offset;  // none of it is better than a part
         fail("byte " + std::to_string(at) + ": cannot be written", number);
       }
       at += static_cast<std::uint64_t>(n);
@@ -80,7 +80,7 @@ class RunFile {
   }
 
   std::filesystem::path const& path() const { return path_; }
-  std::uint64_t size() const { return size_; }             // bytes
+  std::uint64_t size() const { return size_; }  // bytes
 
  private:
   [[noreturn]] void fail(std::string const& what, int number) const {
@@ -121,7 +121,8 @@ inline std::string read_file(std::filesystem::path const& path) {
   auto const file     = InputFile{path};
   if (file.size() > most)
     throw BadFile{path.string() + ": has " + std::to_string(file.size()) + " bytes, but at most " +
-                      std::to_string(most) + " are read.", "the name of a file that a run has written."};
+                      std::to_string(most) + " are read.",
+                  "the name of a file that a run has written."};
   return detail::or_out_of_memory(path, [&] {
     auto text = std::string{};
     detail::append_read(text, static_cast<std::size_t>(file.size()), [&, at = std::uint64_t{0}](Bytes to) mutable {

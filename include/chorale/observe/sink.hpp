@@ -28,12 +28,11 @@ concept ScalarSink = requires(S& sink, Scalars const& scalars) {
 /// A destination for the records of a run: Timeline, Tally, TensorBoardRun, CsvLog, a Fanout of them, or NullSink.
 template <class S>
 concept Sink = (EventSink<S> || ScalarSink<S>) && requires(S& sink) {
-  { sink.flush() } -> std::same_as<void>;                  // all that was taken is written, or an Error is thrown
+  { sink.flush() } -> std::same_as<void>;  // all that was taken is written, or an Error is thrown
 };
 
 /// True if a sink of type S uses its records. If false, no clock is read and no record is made.
-template <class S>
-inline constexpr bool observed = true;
+template <class S> inline constexpr bool observed = true;
 
 /// A sink that ignores all records.
 ///
@@ -44,8 +43,7 @@ struct NullSink {
   constexpr void flush() const noexcept {}
 };
 
-template <>
-inline constexpr bool observed<NullSink> = false;
+template <> inline constexpr bool observed<NullSink> = false;
 
 /// A sink that forwards to several sinks; each gets the records that it takes.
 ///
@@ -53,8 +51,7 @@ inline constexpr bool observed<NullSink> = false;
 ///
 /// keeps   refers to the sinks, which must outlive it
 /// throws  flush() calls flush() of every sink, then rethrows the first failure
-template <Sink... S>
-class Fanout {
+template <Sink... S> class Fanout {
  public:
   explicit constexpr Fanout(S&... sinks) : sinks_{sinks...} {}
 
@@ -90,8 +87,7 @@ class Fanout {
   std::tuple<S&...> sinks_;
 };
 
-template <class... S>
-inline constexpr bool observed<Fanout<S...>> = (observed<S> || ...);
+template <class... S> inline constexpr bool observed<Fanout<S...>> = (observed<S> || ...);
 
 /// An event that lasts from its construction to the end of its scope.
 ///
@@ -99,8 +95,7 @@ inline constexpr bool observed<Fanout<S...>> = (observed<S> || ...);
 ///
 /// keeps   refers to the sink; an event whose scope is left by an exception is recorded too
 /// cost    two readings of the clock, and the take() of the sink; none with NullSink
-template <EventSink S>
-class [[nodiscard]] Timed {
+template <EventSink S> class [[nodiscard]] Timed {
  public:
   Timed(S& sink, Event const& event) noexcept : sink_{sink}, event_{event} { event_.begin = now(); }
   Timed(Timed const&)            = delete;
@@ -123,14 +118,12 @@ class [[nodiscard]] Timed {
   Event event_;
 };
 
-template <EventSink S>
-  requires(!observed<S>)
-class [[nodiscard]] Timed<S> {
+template <EventSink S> requires(!observed<S>) class [[nodiscard]] Timed<S> {
  public:
   constexpr Timed(S&, Event const&) noexcept {}
   Timed(Timed const&)            = delete;
   Timed& operator=(Timed const&) = delete;
-  ~Timed() {}                                              // avoids a warning of an unused variable
+  ~Timed() {}  // avoids a warning of an unused variable
 
   constexpr void sent(std::size_t, std::uint32_t = 1) noexcept {}
 };

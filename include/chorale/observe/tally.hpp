@@ -38,7 +38,7 @@ class Tally {
       line.bytes += event.bytes;
       line.time += event.duration();
       rank_of(event.rank).take(event);
-    } catch (...) {                                        // no memory for a new name
+    } catch (...) {  // no memory for a new name
       ++dropped_;
     }
   }
@@ -83,19 +83,19 @@ class Tally {
  private:
   /// The last steps of one rank.
   struct Steps {
-    Rank rank = 0;
+    Rank rank           = 0;
     std::uint64_t steps = 0;
-    std::chrono::nanoseconds own{0}, others{0};            // of the current step
-    std::array<float, 1024> last{};                        // seconds, a ring
+    std::chrono::nanoseconds own{0}, others{0};  // of the current step
+    std::array<float, 1024> last{};              // seconds, a ring
 
     void take(Event const& event) {
       switch (event.category) {
         case Category::compute:
         case Category::input:
-        case Category::checkpoint:    own += event.duration(); return;
+        case Category::checkpoint: own += event.duration(); return;
         case Category::communication:
-        case Category::wait:          others += event.duration(); return;
-        case Category::step:          break;
+        case Category::wait: others += event.duration(); return;
+        case Category::step: break;
       }
       auto const time = own.count() > 0 ? own : std::max(event.duration() - others, std::chrono::nanoseconds{0});
       last[steps++ % last.size()] = std::chrono::duration<float>(time).count();

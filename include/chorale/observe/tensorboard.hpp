@@ -67,8 +67,7 @@ class ProtoWriter {
   }
 
   /// Appends the bytes of a number, the lowest first.
-  template <class T>
-  static void little_endian(std::string& out, T value) {
+  template <class T> static void little_endian(std::string& out, T value) {
     for (std::size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(value >> 8 * i & 0xFF);
   }
 
@@ -82,18 +81,17 @@ class ProtoWriter {
   std::string out_;
 };
 
-
 /// A picture as the bytes of a PNG file.
 struct PngImage {
-  int height, width, channels;                             // 1 grey, 3 RGB, 4 RGBA
+  int height, width, channels;  // 1 grey, 3 RGB, 4 RGBA
   ConstBytes png;
 };
 
 /// Options of a TensorBoardRun.
 struct TensorBoardRunOptions {
-  std::uint64_t first_step = 0;                            // of a resumed run: the first step that it will write
+  std::uint64_t first_step = 0;  // of a resumed run: the first step that it will write
   WallClock clock          = wall_time;
-  std::chrono::seconds flush_every{10};                    // and at flush()
+  std::chrono::seconds flush_every{10};  // and at flush()
 };
 
 /// A sink that writes curves, histograms and pictures to a folder, which is one run in TensorBoard. Only the chief has
@@ -121,7 +119,7 @@ class TensorBoardRun {
   ~TensorBoardRun() {
     try {
       flush();
-    } catch (...) {                                        // a destructor does not throw: flush() reports errors
+    } catch (...) {  // a destructor does not throw: flush() reports errors
     }
   }
   TensorBoardRun(TensorBoardRun const&)            = delete;
@@ -146,15 +144,20 @@ class TensorBoardRun {
       squares += x * x;
       ++count;
     }
-    auto limits  = std::vector<double>(low < high ? bins : 1, high);       // right edges; the last is exactly `high`
+    auto limits  = std::vector<double>(low < high ? bins : 1, high);  // right edges; the last is exactly `high`
     auto buckets = std::vector<double>(limits.size());
     for (std::size_t i = 0; i + 1 < limits.size(); ++i)
       limits[i] = low + (high - low) * static_cast<double>(i + 1) / static_cast<double>(bins);
     for (double const x : values)
       if (std::isfinite(x)) ++buckets[bin_of(x, low, high, buckets.size())];
-    tell(step, ProtoWriter{}.message(1, ProtoWriter{}.text(1, name).message(
-                   5, ProtoWriter{}.number(1, low).number(2, high).number(3, count).number(4, sum).number(5, squares)
-                          .packed(6, limits).packed(7, buckets))));
+    tell(step, ProtoWriter{}.message(1, ProtoWriter{}.text(1, name).message(5, ProtoWriter{}
+                                                                                   .number(1, low)
+                                                                                   .number(2, high)
+                                                                                   .number(3, count)
+                                                                                   .number(4, sum)
+                                                                                   .number(5, squares)
+                                                                                   .packed(6, limits)
+                                                                                   .packed(7, buckets))));
   }
 
   /// Writes a picture, its bytes unchanged.
@@ -165,14 +168,16 @@ class TensorBoardRun {
     auto const bytes     = std::string_view{reinterpret_cast<char const*>(image.png.data()), image.png.size()};
     CHORALE_EXPECTS(bytes.starts_with(magic),
                     "image " + std::string{name} + ": its " + std::to_string(bytes.size()) + " bytes are no PNG");
-    CHORALE_EXPECTS(image.height > 0 && image.width > 0 &&
-                        (image.channels == 1 || image.channels == 3 || image.channels == 4),
-                    "image " + std::string{name} + ": cannot be " + std::to_string(image.height) + " x " +
-                        std::to_string(image.width) + " pixels in " + std::to_string(image.channels) + " channels");
-    tell(step, ProtoWriter{}.message(1, ProtoWriter{}.text(1, name).message(
-                   4, ProtoWriter{}.varint(1, static_cast<unsigned>(image.height))
-                          .varint(2, static_cast<unsigned>(image.width))
-                          .varint(3, static_cast<unsigned>(image.channels)).text(4, bytes))));
+    CHORALE_EXPECTS(
+        image.height > 0 && image.width > 0 && (image.channels == 1 || image.channels == 3 || image.channels == 4),
+        "image " + std::string{name} + ": cannot be " + std::to_string(image.height) + " x " +
+            std::to_string(image.width) + " pixels in " + std::to_string(image.channels) + " channels");
+    tell(step, ProtoWriter{}.message(
+                   1, ProtoWriter{}.text(1, name).message(4, ProtoWriter{}
+                                                                 .varint(1, static_cast<unsigned>(image.height))
+                                                                 .varint(2, static_cast<unsigned>(image.width))
+                                                                 .varint(3, static_cast<unsigned>(image.channels))
+                                                                 .text(4, bytes))));
   }
 
   void flush() {
@@ -183,22 +188,22 @@ class TensorBoardRun {
   std::filesystem::path const& file() const { return file_.path(); }
 
  private:
-  static constexpr std::uint64_t start = 1;                // SessionLog.status
+  static constexpr std::uint64_t start = 1;  // SessionLog.status
   static constexpr auto prefix         = std::string_view{"events.out.tfevents."};
 
   /// The state that an earlier start left in this folder.
   struct Before {
-    double wall           = 0;                             // of the last event
-    std::uint64_t seconds = 0;                             // in the name of the newest file
+    double wall           = 0;  // of the last event
+    std::uint64_t seconds = 0;  // in the name of the newest file
   };
 
   double now() { return wall_ = std::max(wall_, options_.clock()); }
 
   /// Makes a file name after those in the folder: TensorBoard reads files in the order of their names.
   std::string name() {
-    static auto started = std::atomic<int>{0};             // several in one process may share a folder and a second
-    auto const host = host_name();
-    auto seconds = std::to_string(std::max(static_cast<std::uint64_t>(wall_), before_.seconds + 1));
+    static auto started = std::atomic<int>{0};  // several in one process may share a folder and a second
+    auto const host     = host_name();
+    auto seconds        = std::to_string(std::max(static_cast<std::uint64_t>(wall_), before_.seconds + 1));
     seconds.insert(0, 10 - std::min<std::size_t>(10, seconds.size()), '0');
     return std::string{prefix} + seconds + "." + (host.empty() ? "host" : host) + "." + std::to_string(::getpid()) +
            "." + std::to_string(started++);
@@ -212,7 +217,7 @@ class TensorBoardRun {
         names.push_back(std::move(name));
     if (names.empty()) return {};
     auto const& last = *std::ranges::max_element(names);
-    auto seconds     = std::uint64_t{0};                   // the digits after the prefix
+    auto seconds     = std::uint64_t{0};  // the digits after the prefix
     std::from_chars(last.data() + prefix.size(), last.data() + last.size(), seconds);
     return {last_wall_time(folder / last), seconds};
   }
@@ -221,10 +226,10 @@ class TensorBoardRun {
   static double last_wall_time(std::filesystem::path const& file) {
     auto from       = std::ifstream{file, std::ios::binary};
     auto wall       = 0.0;
-    auto head       = std::array<char, 8 + 4 + 1 + 8>{};   // length, its checksum, the key of wall_time, wall_time
+    auto head       = std::array<char, 8 + 4 + 1 + 8>{};  // length, its checksum, the key of wall_time, wall_time
     auto code       = std::error_code{};
     auto const size = std::filesystem::file_size(file, code);
-    auto at         = std::uint64_t{0};                    // where a frame begins
+    auto at         = std::uint64_t{0};  // where a frame begins
     while (!code && from.seekg(static_cast<std::streamoff>(at)) && from.read(head.data(), head.size())) {
       auto const number = [&](std::size_t offset) {
         auto value = std::uint64_t{0};
@@ -263,13 +268,13 @@ class TensorBoardRun {
     for (auto const part : {std::string_view{length}, std::string_view{event.bytes()}}) {
       auto const crc = crc32c(std::as_bytes(Span<char const>{part}));
       waiting_ += part;
-      ProtoWriter::little_endian(waiting_, (crc >> 15 | crc << 17) + 0xA282EAD8U);          // "masked": TFRecord's
+      ProtoWriter::little_endian(waiting_, (crc >> 15 | crc << 17) + 0xA282EAD8U);  // "masked": TFRecord's
     }
   }
 
   TensorBoardRunOptions options_;
   Before before_;
-  double wall_;                                            // of the last event
+  double wall_;  // of the last event
   RunFile file_;
   std::string waiting_;
   std::chrono::steady_clock::time_point flushed_{};

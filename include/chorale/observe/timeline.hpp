@@ -2,7 +2,8 @@
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
-#error "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
+#error \
+    "chorale: <nlohmann/json.hpp> is not on the include path. Try: apt-get install nlohmann-json3-dev \
 (Debian), dnf install json-devel (Fedora), brew install nlohmann-json (Homebrew) or vcpkg install \
 nlohmann-json"
 #endif
@@ -29,8 +30,8 @@ namespace chorale {
 
 /// Options of a Timeline.
 struct TimelineOptions {
-  std::size_t buffer = 8192;                               // events that wait in memory, 64 bytes each
-  std::string host   = {};                                 // shown next to the rank
+  std::size_t buffer = 8192;  // events that wait in memory, 64 bytes each
+  std::string host   = {};    // shown next to the rank
 };
 
 /// A sink that writes the events of each rank for ui.perfetto.dev and chrome://tracing. One file per process.
@@ -59,7 +60,7 @@ class Timeline {
   ~Timeline() {
     try {
       flush();
-    } catch (...) {                                        // a destructor does not throw: flush() reports errors
+    } catch (...) {  // a destructor does not throw: flush() reports errors
     }
   }
   Timeline(Timeline const&)            = delete;
@@ -74,7 +75,7 @@ class Timeline {
   /// Sets the offset of this process's clock to rank 0's, if it is known only after the start.
   void align(ClockOffset clock) {
     auto const lock = std::lock_guard{mutex_};
-    clock_ = clock;
+    clock_          = clock;
   }
 
   void flush() {
@@ -103,7 +104,7 @@ class Timeline {
   /// Writes new events over the closing, and the closing after them.
   void write() {
     auto text       = std::string{end_ == 0 ? "{\"traceEvents\":[" : ""};
-    auto any        = any_;                                // two copies: a failed write leaves the members as they are
+    auto any        = any_;  // two copies: a failed write leaves the members as they are
     auto introduced = introduced_;
     auto const line = [&](std::string_view object) {
       text.append(any ? ",\n" : "\n").append(object);
@@ -116,9 +117,9 @@ class Timeline {
       }
       line(object_of(event));
     }
-    auto const closing = "\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock_offset_ns\":" +
-                         std::to_string(clock_.offset.count()) +
-                         ",\"clock_error_ns\":" + std::to_string(clock_.error.count()) + "}}\n";
+    auto const closing =
+        "\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"clock_offset_ns\":" + std::to_string(clock_.offset.count()) +
+        ",\"clock_error_ns\":" + std::to_string(clock_.error.count()) + "}}\n";
     file_.write_at(end_, text + closing);
     end_ += text.size();
     any_        = any;
@@ -171,8 +172,8 @@ class Timeline {
   TimelineOptions options_;
   std::vector<Event> waiting_;
   std::vector<Rank> introduced_;
-  std::uint64_t end_ = 0;                                  // where the closing begins, in bytes
-  bool any_          = false;
+  std::uint64_t end_   = 0;  // where the closing begins, in bytes
+  bool any_            = false;
   std::size_t dropped_ = 0;
   std::exception_ptr failed_;
 };

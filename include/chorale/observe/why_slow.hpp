@@ -21,7 +21,7 @@ namespace chorale {
 /// The seconds that one rank spent over some steps, by category. See Tally::spent().
 struct Spent {
   std::uint64_t steps = 0;
-  std::array<double, categories.size()> seconds{};         // in the order of Category; [step]: of whole steps
+  std::array<double, categories.size()> seconds{};  // in the order of Category; [step]: of whole steps
 
   double& operator[](Category category) { return seconds[static_cast<std::size_t>(category)]; }
   double operator[](Category category) const { return seconds[static_cast<std::size_t>(category)]; }
@@ -30,7 +30,7 @@ struct Spent {
 /// The time of a step of a rank by itself, without waits for other ranks: with them, steps take equally long on all.
 struct Pace {
   Rank rank;
-  double p50, p99;                                         // seconds
+  double p50, p99;  // seconds
 };
 
 namespace detail {
@@ -79,7 +79,7 @@ inline std::string why_slow(Spent const& spent, std::optional<double> predicted 
   std::ranges::stable_sort(parts, std::ranges::greater{}, &decltype(parts)::value_type::second);
 
   using detail::duration_text;
-  auto const& [first, most] = parts[0];
+  auto const& [first, most]  = parts[0];
   auto const& [second, next] = parts[1];
   auto text = "why slow: " + std::string{first} + " takes " + duration_text(most) + " of " + duration_text(step) +
               " of a step (" + formatted("%.0f %%", 100 * most / step) + "), ";
@@ -106,7 +106,7 @@ inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1
   auto sorted = std::vector<Pace>(paces.begin(), paces.end());
   std::ranges::stable_sort(sorted, std::ranges::greater{}, &Pace::p50);
   auto const& slowest = sorted.front();
-  auto const middle   = sorted[sorted.size() / 2].p50;     // slowest first: of two in the middle the faster
+  auto const middle   = sorted[sorted.size() / 2].p50;  // slowest first: of two in the middle the faster
   auto text           = std::string{};
   if (middle > 0 && slowest.p50 > threshold * middle)
     text = "straggler: rank " + std::to_string(slowest.rank) + " needs " + duration_text(slowest.p50) +
@@ -118,8 +118,8 @@ inline std::string straggler_line(Span<Pace const> paces, double threshold = 1.1
   text += "; p50/p99 in ms: ";
   auto const shown = std::min<std::size_t>(sorted.size(), 8);
   for (std::size_t i = 0; i < shown; ++i)
-    text.append(i == 0 ? "" : ", ") += std::to_string(sorted[i].rank) +
-            formatted(" %.2f/%.2f", sorted[i].p50 * 1e3, sorted[i].p99 * 1e3);
+    text.append(i == 0 ? "" : ", ") +=
+        std::to_string(sorted[i].rank) + formatted(" %.2f/%.2f", sorted[i].p50 * 1e3, sorted[i].p99 * 1e3);
   if (shown < sorted.size()) text += ", and " + std::to_string(sorted.size() - shown) + " faster ones";
   return text + "\n";
 }

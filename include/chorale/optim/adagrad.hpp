@@ -14,7 +14,7 @@ namespace chorale::optim {
 ///
 /// source  Duchi, Hazan & Singer, JMLR 2011; tf.keras.optimizers.Adagrad, with its defaults
 struct Adagrad {
-  static constexpr int slots = 1;                                          // s without its first value
+  static constexpr int slots = 1;  // s without its first value
 
   Rate learning_rate        = 1e-3F;
   float initial_accumulator = 0.1F;
@@ -31,11 +31,10 @@ struct Adagrad {
 
   float rate(Moment now) const { return learning_rate(now); }
 
-  template <class D>
-  void update(Update const& u) const {
+  template <class D> void update(Update const& u) const {
     static_assert(D::memory == Memory::host, "chorale: optim::Adagrad runs on CPUs only. On a GPU use optim::Adam");
-    auto* const w = u.values.data();
-    auto* const s = u.slot(0);
+    auto* const w               = u.values.data();
+    auto* const s               = u.slot(0);
     auto const* const gradients = u.gradients.data();
     auto const begin = initial_accumulator + epsilon, step = rate(u.now);
     for (std::size_t i = 0; i < u.values.size(); ++i) {

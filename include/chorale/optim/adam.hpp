@@ -15,8 +15,7 @@ inline float correction(float beta, Moment const& now) {
   return static_cast<float>(1.0 / (1.0 - std::pow(static_cast<double>(beta), t)));
 }
 
-template <class D, class O>
-void adam_update(O const& o, Update const& u, float decay) {
+template <class D, class O> void adam_update(O const& o, Update const& u, float decay) {
   Kernels<D>::adam(u.values, u.gradients.data(), u.slot(0), u.slot(1),
                    {.rate      = o.rate(u.now),
                     .scale     = u.scale,
@@ -34,7 +33,7 @@ void adam_update(O const& o, Update const& u, float decay) {
 ///
 /// source  Kingma & Ba, ICLR 2015, algorithm 1; defaults of tf.keras.optimizers.Adam
 struct Adam {
-  static constexpr int slots = 2;
+  static constexpr int slots   = 2;
   static constexpr bool queues = true;
 
   Rate learning_rate    = 1e-3F;
@@ -54,15 +53,14 @@ struct Adam {
 
   float rate(Moment now) const { return learning_rate(now); }
 
-  template <class D>
-  void update(Update const& u) const { detail::adam_update<D>(*this, u, 0); }
+  template <class D> void update(Update const& u) const { detail::adam_update<D>(*this, u, 0); }
 };
 
 /// Adam with weight decay: each step also shrinks w by rate · weight_decay, independently of the gradient.
 ///
 /// source  Loshchilov & Hutter, ICLR 2019; tf.keras.optimizers.AdamW
 struct AdamW {
-  static constexpr int slots = 2;
+  static constexpr int slots   = 2;
   static constexpr bool queues = true;
 
   Rate learning_rate    = 1e-3F;
@@ -84,8 +82,9 @@ struct AdamW {
 
   float rate(Moment now) const { return learning_rate(now); }
 
-  template <class D>
-  void update(Update const& u) const { detail::adam_update<D>(*this, u, rate(u.now) * weight_decay); }
+  template <class D> void update(Update const& u) const {
+    detail::adam_update<D>(*this, u, rate(u.now) * weight_decay);
+  }
 };
 
 }  // namespace chorale::optim

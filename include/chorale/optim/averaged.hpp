@@ -23,8 +23,7 @@ namespace chorale::optim {
 ///          begin with zeros. Averages of rows of a table that have no gradient rest
 /// cost     a slot, and no further pass over the memory: variables are averaged block by block, as they are updated
 /// source   use_ema of tf.keras.optimizers; Polyak & Juditsky, 1992
-template <Optimizer O>
-struct Averaged : O {
+template <Optimizer O> struct Averaged : O {
   static_assert(!scales_loss<O> && !HasGroups<O>,
                 "chorale: put optim::Averaged next to the optimizer, and others around it: "
                 "optim::Grouped{optim::Averaged{optim::Adam{}}, groups}");
@@ -34,8 +33,8 @@ struct Averaged : O {
 
   /// of_averages    their momentum
   explicit Averaged(O const& rule, float of_averages = 0.99F) : O{rule}, average_momentum{of_averages} {
-    CHORALE_EXPECTS(of_averages >= 0 && of_averages < 1, "the momentum of optim::Averaged is from 0 to below 1, got " +
-                                                       number_text(of_averages));
+    CHORALE_EXPECTS(of_averages >= 0 && of_averages < 1,
+                    "the momentum of optim::Averaged is from 0 to below 1, got " + number_text(of_averages));
   }
 
   float average_momentum;
@@ -53,39 +52,34 @@ struct Averaged : O {
 
   int slots_in_use() const { return slots; }
 
-  template <class D>
-  void update(Update const& u) const {
-    constexpr auto block = std::size_t{16} << 10;                          // 64 KiB of each array stay in a cache
+  template <class D> void update(Update const& u) const {
+    constexpr auto block = std::size_t{16} << 10;  // 64 KiB of each array stay in a cache
     auto const n         = u.values.size();
     for (std::size_t begin = 0; begin < n; begin += block) {
       auto const size = std::min(block, n - begin);
-      average<D>({u.values.subspan(begin, size), u.gradients.subspan(begin, size), u.slots.subspan(begin), u.scale, u.now,
-                  u.stride == 0 ? n : u.stride},
+      average<D>({u.values.subspan(begin, size), u.gradients.subspan(begin, size), u.slots.subspan(begin), u.scale,
+                  u.now, u.stride == 0 ? n : u.stride},
                  [this](Update const& here) { O::template update<D>(here); });
     }
   }
-  template <class D>
-  void update_variable(Update const& u) const
-    requires UpdatesByVariable<O>
-  {
+  template <class D> void update_variable(Update const& u) const requires UpdatesByVariable<O> {
     average<D>(u, [this](Update const& all) { O::template update_variable<D>(all); });
   }
 
  private:
-  template <class D, class F>
-  void average(Update const& u, F&& apply) const {
-    static_assert(D::memory == Memory::host, "chorale: optim::Averaged runs on CPUs only. Use the optimizer that it "
-                                             "contains, or a strategy over Cpu");
+  template <class D, class F> void average(Update const& u, F&& apply) const {
+    static_assert(D::memory == Memory::host,
+                  "chorale: optim::Averaged runs on CPUs only. Use the optimizer that it "
+                  "contains, or a strategy over Cpu");
     auto* const apart = u.slot(O::slots);
     auto const size   = u.values.size();
-    for (std::size_t i = 0; i < size; ++i) apart[i] += u.values[i];        // the average
+    for (std::size_t i = 0; i < size; ++i) apart[i] += u.values[i];  // the average
     apply(u);
     auto const keep = u.now.step == 0 ? 0.0F : average_momentum;
     for (std::size_t i = 0; i < size; ++i) apart[i] = detail::normal(keep * (apart[i] - u.values[i]));
   }
 };
 
-template <class O>
-inline constexpr bool keeps_averages = requires(O const& optimizer) { optimizer.average_momentum; };
+template <class O> inline constexpr bool keeps_averages = requires(O const& optimizer) { optimizer.average_momentum; };
 
 }  // namespace chorale::optim

@@ -18,8 +18,7 @@ inline float clip_factor(double squared_norm, float scale, float limit) {
 }
 
 /// The clipping factor for the reduced gradients of all variables together: the same on every replica.
-template <class D>
-float clip_factor(Span<float const> gradients, float scale, float limit) {
+template <class D> float clip_factor(Span<float const> gradients, float scale, float limit) {
   return clip_factor(Kernels<D>::squared_norm(gradients), scale, limit);
 }
 

@@ -17,10 +17,10 @@ namespace chorale::optim {
 
 /// Variables that are updated in another way than the others: those whose names fit a pattern.
 struct ParameterGroup {
-  std::string names;                                                       // a NamePattern: "*/bias", "dense{_i}/*"
-  float learning_rate = 1;                                                 // times that of the optimizer
-  float weight_decay  = 1;                                                 // times that of the optimizer
-  bool trainable      = true;                                              // false: no bit of them changes
+  std::string names;           // a NamePattern: "*/bias", "dense{_i}/*"
+  float learning_rate = 1;     // times that of the optimizer
+  float weight_decay  = 1;     // times that of the optimizer
+  bool trainable      = true;  // false: no bit of them changes
 
   /// The group in one word.
   std::string text() const {
@@ -45,10 +45,10 @@ inline ParameterGroup frozen(std::string names) { return {.names = std::move(nam
 /// throws   BadArgument when a factor is negative or not finite; when a copy of a model is made: if a pattern fits no
 ///          variable, or if all variables are frozen
 /// source   param_groups of torch.optim.Optimizer; trainable of tf.keras.layers.Layer
-template <Optimizer O>
-struct Grouped : O {
-  static_assert(!scales_loss<O>, "chorale: put optim::LossScaled around optim::Grouped, not into it: "
-                                 "optim::LossScaled{optim::Grouped{optimizer, groups}}");
+template <Optimizer O> struct Grouped : O {
+  static_assert(!scales_loss<O>,
+                "chorale: put optim::LossScaled around optim::Grouped, not into it: "
+                "optim::LossScaled{optim::Grouped{optimizer, groups}}");
 
   using ungrouped = O;
 
@@ -80,22 +80,20 @@ struct Grouped : O {
   }
 
   /// Refuses an update of variables without names.
-  template <class D>
-  void update(Update const&) const {
-    static_assert(sizeof(D) == 0, "chorale: optim::Grouped does not run under ParameterServerStrategy, whose servers "
-                                  "do not know the names of variables. Use MultiWorkerMirroredStrategy");
+  template <class D> void update(Update const&) const {
+    static_assert(sizeof(D) == 0,
+                  "chorale: optim::Grouped does not run under ParameterServerStrategy, whose servers "
+                  "do not know the names of variables. Use MultiWorkerMirroredStrategy");
   }
 
  private:
   static void check(ParameterGroup const& group, std::string const& what, float factor) {
-    CHORALE_EXPECTS(factor >= 0 && std::isfinite(factor), what + " of the group " + group.names +
-                                                              " is a factor of 0 or more, got " +
-                                                              number_text(factor));
+    CHORALE_EXPECTS(factor >= 0 && std::isfinite(factor),
+                    what + " of the group " + group.names + " is a factor of 0 or more, got " + number_text(factor));
   }
 };
 
 /// An optimizer that is Grouped, or contains one.
-template <class O>
-concept HasGroups = requires { typename O::ungrouped; };
+template <class O> concept HasGroups = requires { typename O::ungrouped; };
 
 }  // namespace chorale::optim

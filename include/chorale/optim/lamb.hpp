@@ -44,11 +44,10 @@ struct Lamb {
   float rate(Moment now) const { return learning_rate(now); }
 
   /// Updates one whole variable, with its padding.
-  template <class D>
-  void update_variable(Update const& u) const {
+  template <class D> void update_variable(Update const& u) const {
     static_assert(D::memory == Memory::host, "chorale: optim::Lamb runs on CPUs only. On a GPU use optim::AdamW");
     auto const correct_1 = detail::correction(beta_1, u.now), correct_2 = detail::correction(beta_2, u.now);
-    auto const n = u.values.size();
+    auto const n    = u.values.size();
     auto const step = rate(u.now), keep = 1 - step * weight_decay;
     auto* const w               = u.values.data();
     auto* const m               = u.slot(0);
@@ -68,17 +67,16 @@ struct Lamb {
   }
 
   /// Refuses an update of a piece of a variable.
-  template <class D>
-  void update(Update const&) const {
-    static_assert(sizeof(D) == 0, "chorale: optim::Lamb takes the norm of each whole variable, and does not run where "
-                                  "variables are updated in pieces, as by the servers of ParameterServerStrategy. Use "
-                                  "MultiWorkerMirroredStrategy, or optim::AdamW");
+  template <class D> void update(Update const&) const {
+    static_assert(sizeof(D) == 0,
+                  "chorale: optim::Lamb takes the norm of each whole variable, and does not run where "
+                  "variables are updated in pieces, as by the servers of ParameterServerStrategy. Use "
+                  "MultiWorkerMirroredStrategy, or optim::AdamW");
   }
 
  private:
-  template <class F>
-  static double norm(std::size_t n, F&& f) {
-    auto sums = std::array<double, 8>{};                                   // lanes: one sum would wait for itself
+  template <class F> static double norm(std::size_t n, F&& f) {
+    auto sums = std::array<double, 8>{};  // lanes: one sum would wait for itself
     auto i    = std::size_t{0};
     for (; i + sums.size() <= n; i += sums.size())
       for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += double{f(i + k)} * double{f(i + k)};

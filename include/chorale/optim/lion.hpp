@@ -34,18 +34,17 @@ struct Lion {
 
   float rate(Moment now) const { return learning_rate(now); }
 
-  template <class D>
-  void update(Update const& u) const {
+  template <class D> void update(Update const& u) const {
     static_assert(D::memory == Memory::host, "chorale: optim::Lion runs on CPUs only. On a GPU use optim::AdamW");
-    auto* const w = u.values.data();
-    auto* const m = u.slot(0);
+    auto* const w               = u.values.data();
+    auto* const m               = u.slot(0);
     auto const* const gradients = u.gradients.data();
     auto const step = rate(u.now), keep = 1 - step * weight_decay;
     for (std::size_t i = 0; i < u.values.size(); ++i) {
       auto const g  = gradients[i] * u.scale;
       auto const to = beta_1 * m[i] + (1 - beta_1) * g;
-      w[i] = w[i] * keep - (to > 0 ? step : to < 0 ? -step : 0.0F);
-      m[i] = detail::normal(beta_2 * m[i] + (1 - beta_2) * g);
+      w[i]          = w[i] * keep - (to > 0 ? step : to < 0 ? -step : 0.0F);
+      m[i]          = detail::normal(beta_2 * m[i] + (1 - beta_2) * g);
     }
   }
 };

@@ -17,10 +17,10 @@ namespace chorale::optim {
 ///
 /// keeps   a power of two from 1 to `largest`: multiplying and dividing by it rounds nothing
 struct LossScale {
-  static constexpr float largest = 16'777'216;                             // 2^24
+  static constexpr float largest = 16'777'216;  // 2^24
 
   float value        = 1;
-  std::int64_t steps = 0;                                                  // since it last changed
+  std::int64_t steps = 0;  // since it last changed
 
   /// Counts a step whose gradients are finite; after `growth_steps` of them the factor doubles.
   void held(std::int64_t growth_steps) {
@@ -45,14 +45,14 @@ struct LossScale {
 ///
 /// keeps    the scale is a power of two: unless a number overflows or is denormal, the bits are those of O
 /// source   Micikevicius et al., ICLR 2018; tf.keras.optimizers.LossScaleOptimizer
-template <Optimizer O>
-struct LossScaled : O {
+template <Optimizer O> struct LossScaled : O {
   /// scale     the first one: a power of two, 1 to LossScale::largest
   /// growth    steps until the scale doubles
   explicit LossScaled(O const& rule, float scale = 32'768, std::int64_t growth = 2'000)
       : O{rule}, initial_scale{scale}, growth_steps{growth} {
-    CHORALE_EXPECTS(scale >= 1 && scale <= LossScale::largest && (std::bit_cast<std::uint32_t>(scale) & 0x7f'ffffU) == 0,
-                    "a loss scale is a power of two from 1 to 16777216, got " + number_text(scale));
+    CHORALE_EXPECTS(
+        scale >= 1 && scale <= LossScale::largest && (std::bit_cast<std::uint32_t>(scale) & 0x7f'ffffU) == 0,
+        "a loss scale is a power of two from 1 to 16777216, got " + number_text(scale));
     CHORALE_EXPECTS(growth >= 1, "a loss scale grows after 1 step or more, got " + std::to_string(growth));
   }
 
@@ -67,9 +67,7 @@ struct LossScaled : O {
   }
 };
 
-template <class O>
-inline constexpr bool scales_loss = false;
-template <class O>
-inline constexpr bool scales_loss<LossScaled<O>> = true;
+template <class O> inline constexpr bool scales_loss                = false;
+template <class O> inline constexpr bool scales_loss<LossScaled<O>> = true;
 
 }  // namespace chorale::optim

@@ -36,8 +36,7 @@ struct Nadam {
 
   float rate(Moment now) const { return learning_rate(now); }
 
-  template <class D>
-  void update(Update const& u) const {
+  template <class D> void update(Update const& u) const {
     static_assert(D::memory == Memory::host, "chorale: optim::Nadam runs on CPUs only. On a GPU use optim::Adam");
     auto const [of_m, of_g]     = ahead(u.now.step + 1);
     auto const correct          = detail::correction(beta_2, u.now);
@@ -48,8 +47,8 @@ struct Nadam {
     auto const* const gradients = u.gradients.data();
     for (std::size_t i = 0; i < u.values.size(); ++i) {
       auto const g = gradients[i] * u.scale;
-      m[i] = detail::normal(beta_1 * m[i] + (1 - beta_1) * g);
-      v[i] = detail::normal(beta_2 * v[i] + (1 - beta_2) * (g * g));
+      m[i]         = detail::normal(beta_1 * m[i] + (1 - beta_1) * g);
+      v[i]         = detail::normal(beta_2 * v[i] + (1 - beta_2) * (g * g));
       w[i] -= step * ((of_m * m[i] + of_g * g) / (std::sqrt(v[i] * correct) + epsilon));
     }
   }
@@ -63,7 +62,7 @@ struct Nadam {
   ///
   /// t    steps, from 1 on
   Factors ahead(std::int64_t t) const {
-    constexpr std::int64_t last = 960;                                     // 0.96^960 is 1e-17: factors of 1 from there on
+    constexpr std::int64_t last = 960;  // 0.96^960 is 1e-17: factors of 1 from there on
     auto power = 1.0, product = std::pow(double{beta_1}, static_cast<double>(t));
     for (std::int64_t s = 1; s <= std::min(t, last); ++s) power *= 0.96, product *= 1 - power / 2;
     auto const now  = double{beta_1} * (1 - power / 2);

@@ -48,26 +48,23 @@ struct Update {
 /// order    the same input bits give the same output bits, which keeps mirrored variables equal
 template <class O>
 concept Optimizer = requires(O const& optimizer, Update const& update) {
-  { O::slots }                        -> std::convertible_to<int>;         // floats kept for each trainable number
-  { optimizer.rate(update.now) }      -> std::same_as<float>;              // the learning rate of this step
-  { optimizer.global_clipnorm }       -> std::convertible_to<float>;       // 0: gradients are not clipped
+  { O::slots } -> std::convertible_to<int>;                     // floats kept for each trainable number
+  { optimizer.rate(update.now) } -> std::same_as<float>;        // the learning rate of this step
+  { optimizer.global_clipnorm } -> std::convertible_to<float>;  // 0: gradients are not clipped
 };
 
 /// True if O changes variables and slots only by update rules of Kernels<D>. On a device that QueuesWork, these may be
 /// enqueued before the host has read the gradients: they change nothing if the device has found a NaN.
-template <class O>
-concept QueuesUpdates = requires { requires O::queues; };
+template <class O> concept QueuesUpdates = requires { requires O::queues; };
 
 /// True if O updates whole variables, one at a time, instead of any range of numbers.
-template <class O>
-concept UpdatesByVariable = requires { requires O::by_variable; };
+template <class O> concept UpdatesByVariable = requires { requires O::by_variable; };
 
 /// Checks the options of an optimizer that have one of Keras' names, when a copy of a model is made.
 ///
 /// throws    BadArgument when epsilon is not above 0, beta_1, beta_2 or rho is not in [0, 1), momentum is not in [0, 1],
 ///           or weight_decay or initial_accumulator is negative or not finite. A Rate checks itself
-template <Optimizer O>
-void check_options(O const& optimizer) {
+template <Optimizer O> void check_options(O const& optimizer) {
   if constexpr (NamesOptions<O>) {
     optimizer.options([](std::string_view name, auto const& value) {
       if constexpr (std::is_same_v<decltype(value), float const&>) {
@@ -94,8 +91,7 @@ inline float normal(float x) { return std::abs(x) < std::numeric_limits<float>::
 
 /// Appends the description of an optimizer, in lines that ranks compare: its type and its options; without options its
 /// first learning rate and its global_clipnorm.
-template <Optimizer O>
-void describe_optimizer(O const& optimizer, std::vector<std::string>& lines) {
+template <Optimizer O> void describe_optimizer(O const& optimizer, std::vector<std::string>& lines) {
   describe("optimizer", optimizer, lines);
   if constexpr (!NamesOptions<O>) {
     lines.push_back("optimizer learning_rate " + word_of(optimizer.rate(Moment{})));

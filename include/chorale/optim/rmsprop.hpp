@@ -16,7 +16,7 @@ namespace chorale::optim {
 /// keeps    v - a² counts as 0 where rounding makes it negative; Keras takes the root of a negative number there
 /// source   Tieleman & Hinton, 2012; centered: Graves, 2013; tf.keras.optimizers.RMSprop, with its defaults
 struct RMSprop {
-  static constexpr int slots = 3;                                          // v; then those of b and a that are in use
+  static constexpr int slots = 3;  // v; then those of b and a that are in use
 
   Rate learning_rate    = 1e-3F;
   float rho             = 0.9F;
@@ -38,16 +38,15 @@ struct RMSprop {
   float rate(Moment now) const { return learning_rate(now); }
   int slots_in_use() const { return 1 + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0); }
 
-  template <class D>
-  void update(Update const& u) const {
+  template <class D> void update(Update const& u) const {
     static_assert(D::memory == Memory::host, "chorale: optim::RMSprop runs on CPUs only. On a GPU use optim::Adam");
-    auto const moves = momentum > 0;
-    auto* const w = u.values.data();
-    auto* const v = u.slot(0);
-    auto* const b = moves ? u.slot(1) : nullptr;
-    auto* const a = centered ? u.slot(moves ? 2 : 1) : nullptr;
+    auto const moves            = momentum > 0;
+    auto* const w               = u.values.data();
+    auto* const v               = u.slot(0);
+    auto* const b               = moves ? u.slot(1) : nullptr;
+    auto* const a               = centered ? u.slot(moves ? 2 : 1) : nullptr;
     auto const* const gradients = u.gradients.data();
-    auto const step = rate(u.now);
+    auto const step             = rate(u.now);
     for (std::size_t i = 0; i < u.values.size(); ++i) {
       auto const g  = gradients[i] * u.scale;
       v[i]          = detail::normal(rho * v[i] + (1 - rho) * (g * g));

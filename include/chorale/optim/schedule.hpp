@@ -26,12 +26,11 @@ namespace chorale::optim {
 struct Moment {
   std::int64_t step = 0;
   int epoch         = 0;
-  std::optional<float> rate{};                                             // set by a callback, instead of any schedule
+  std::optional<float> rate{};  // set by a callback, instead of any schedule
 };
 
 /// A schedule with its numbers in one word: "CosineDecay(0.001,1000,0)".
-template <class... Number>
-std::string call_text(std::string const& name, Number... numbers) {
+template <class... Number> std::string call_text(std::string const& name, Number... numbers) {
   auto text = std::string{};
   ((text += (text.empty() ? name + "(" : std::string{","}) + word_of(numbers)), ...);
   return text + ")";
@@ -145,17 +144,18 @@ class PiecewiseEpochs {
 ///
 /// order   a function of the moment alone: every replica calls it, and gets the same rate
 template <class F>
-concept Schedule = requires(F const& f, Moment t) { { f(t) } -> std::convertible_to<float>; };
+concept Schedule = requires(F const& f, Moment t) {
+  { f(t) } -> std::convertible_to<float>;
+};
 
 namespace detail {
 
 /// An object that is called, but not as a schedule is.
-template <class F>
-concept OtherFunction = requires { &F::operator(); } && !Schedule<F>;
+template <class F> concept OtherFunction = requires { &F::operator(); } && !Schedule<F>;
 
 /// A schedule of another type than those above.
 struct OtherSchedule {
-  virtual ~OtherSchedule() = default;
+  virtual ~OtherSchedule()           = default;
   virtual float rate(Moment t) const = 0;
   virtual std::string text() const   = 0;
 };
@@ -187,13 +187,12 @@ class Rate {
   }
 
   /// throws    BadArgument from each call in which the function gives a rate that is negative or not finite
-  template <class F>
-    requires(!std::same_as<F, Rate> && Schedule<F>)
+  template <class F> requires(!std::same_as<F, Rate> && Schedule<F>)
   Rate(F f) : rule_{Shared{std::make_shared<Function<F> const>(std::move(f))}} {}
-  template <detail::OtherFunction F>
-  Rate(F const&) : Rate{0.0F} {
-    static_assert(sizeof(F) == 0, "chorale: a learning rate is a number, a schedule of chorale::optim, or a function of an "
-                                  "optim::Moment that returns a float: [](optim::Moment t) { return ..; }");
+  template <detail::OtherFunction F> Rate(F const&) : Rate{0.0F} {
+    static_assert(sizeof(F) == 0,
+                  "chorale: a learning rate is a number, a schedule of chorale::optim, or a function of an "
+                  "optim::Moment that returns a float: [](optim::Moment t) { return ..; }");
   }
 
   /// This rate for some steps, and then another one, which counts its steps from there; epochs go on.
@@ -221,21 +220,20 @@ class Rate {
   }
 
  private:
-  using Shared = std::shared_ptr<detail::OtherSchedule const>;             // a Rate is cheap to copy
+  using Shared = std::shared_ptr<detail::OtherSchedule const>;  // a Rate is cheap to copy
 
-  template <class F>
-  struct Function;
+  template <class F> struct Function;
   struct Chain;
 
   static void check_steps(std::string const& schedule, std::int64_t steps, std::int64_t least) {
-    CHORALE_EXPECTS(steps >= least, schedule + " takes " + std::to_string(least) + " steps or more, got " +
-                                        std::to_string(steps));
+    CHORALE_EXPECTS(steps >= least,
+                    schedule + " takes " + std::to_string(least) + " steps or more, got " + std::to_string(steps));
   }
 
   static void check_numbers(std::string const& schedule, std::initializer_list<float> numbers) {
     for (auto const number : numbers)
-      CHORALE_EXPECTS(number >= 0 && std::isfinite(number), "a learning rate is 0 or more, but " + schedule +
-                                                                " has the number " + number_text(number));
+      CHORALE_EXPECTS(number >= 0 && std::isfinite(number),
+                      "a learning rate is 0 or more, but " + schedule + " has the number " + number_text(number));
   }
 
   std::variant<float, LinearWarmup, ExponentialDecay, CosineDecay, PiecewiseEpochs, Shared> rule_;
@@ -243,20 +241,20 @@ class Rate {
 
 /// A function as a schedule. Ranks compare its text(), or without one its type and its first two rates: a table may have
 /// no more of them.
-template <class F>
-struct Rate::Function : detail::OtherSchedule {
+template <class F> struct Rate::Function : detail::OtherSchedule {
   explicit Function(F function) : f{std::move(function)} {}
 
   float rate(Moment t) const override {
     auto const rate = static_cast<float>(f(t));
     CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, but the function gives " +
-                                                          number_text(rate) + " for step " +
-                                                          std::to_string(t.step) + " of epoch " +
-                                                          std::to_string(t.epoch));
+                                                          number_text(rate) + " for step " + std::to_string(t.step) +
+                                                          " of epoch " + std::to_string(t.epoch));
     return rate;
   }
   std::string text() const override {
-    if constexpr (requires { { f.text() } -> std::convertible_to<std::string>; }) {
+    if constexpr (requires {
+                    { f.text() } -> std::convertible_to<std::string>;
+                  }) {
       return f.text();
     } else {
       auto const at = [&](std::int64_t step) { return word_of(static_cast<float>(f(Moment{.step = step}))); };

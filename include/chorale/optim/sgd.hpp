@@ -15,7 +15,7 @@ struct SGD {
   enum class Momentum { classic, nesterov };
   enum class Decay { decoupled, in_gradient };
 
-  static constexpr int slots = 1;
+  static constexpr int slots   = 1;
   static constexpr bool queues = true;
 
   Rate learning_rate    = 0.01F;
@@ -38,13 +38,14 @@ struct SGD {
   float rate(Moment now) const { return learning_rate(now); }
   int slots_in_use() const { return momentum == 0 ? 0 : slots; }
 
-  template <class D>
-  void update(Update const& u) const {
+  template <class D> void update(Update const& u) const {
     auto const now  = rate(u.now);
     auto const into = decay == Decay::in_gradient;
-    auto const step = typename Kernels<D>::SgdStep{.rate = now, .scale = u.scale, .momentum = momentum,
-                                                   .decay = into ? weight_decay : 0,
-                                                   .shrink = into ? 0 : now * weight_decay};
+    auto const step = typename Kernels<D>::SgdStep{.rate     = now,
+                                                   .scale    = u.scale,
+                                                   .momentum = momentum,
+                                                   .decay    = into ? weight_decay : 0,
+                                                   .shrink   = into ? 0 : now * weight_decay};
     if (momentum == 0) Kernels<D>::sgd(u.values, u.gradients.data(), step);
     else if (kind == Momentum::classic) Kernels<D>::sgd_momentum(u.values, u.gradients.data(), u.slot(0), step);
     else Kernels<D>::sgd_nesterov(u.values, u.gradients.data(), u.slot(0), step);

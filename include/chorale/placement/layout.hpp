@@ -23,12 +23,11 @@ namespace chorale::placement {
 ///
 /// keeps   pieces are in the order of variables, then of rows; those of one variable are cut along one axis, are
 ///         disjoint, and cover it
-template <class Pieces = std::vector<Piece>, class Variables = std::vector<VariableShape>>
-struct Layout {
+template <class Pieces = std::vector<Piece>, class Variables = std::vector<VariableShape>> struct Layout {
   Variables variables{};
   Pieces pieces{};
   int servers = 1;
-  int slots   = 0;                                                  // numbers of the optimizer beside each element
+  int slots   = 0;  // numbers of the optimizer beside each element
 
   constexpr VariableShape const& variable_of(Piece const& piece) const { return variables[piece.variable]; }
 
@@ -63,14 +62,13 @@ struct Layout {
 
   /// Writes a table for people: one line a piece, one a server, then the sums.
   friend std::ostream& operator<<(std::ostream& out, Layout const& layout) {
-    auto const box = [&layout](Piece const& piece) {                       // "[0:1803, 64]"
+    auto const box = [&layout](Piece const& piece) {  // "[0:1803, 64]"
       auto const& shape = layout.variable_of(piece);
       auto text         = std::string{"["};
       for (int axis = 0; axis < shape.rank; ++axis)
-        text += (axis ? ", " : "") +
-                (axis == piece.axis && !is_whole(piece, shape)
-                     ? std::to_string(piece.along.begin) + ":" + std::to_string(piece.along.end)
-                     : std::to_string(shape.extent(axis)));
+        text += (axis ? ", " : "") + (axis == piece.axis && !is_whole(piece, shape)
+                                          ? std::to_string(piece.along.begin) + ":" + std::to_string(piece.along.end)
+                                          : std::to_string(shape.extent(axis)));
       return text + "]";
     };
     auto names = std::size_t{0}, boxes = std::size_t{0};
@@ -136,21 +134,20 @@ constexpr std::vector<Piece> pieces_of(S const& sharding, Span<VariableShape con
     CHORALE_EXPECTS(covered == rows, "the pieces of variable " + name() + " reach row " + std::to_string(covered) +
                                          " of " + std::to_string(rows));
   }
-  CHORALE_EXPECTS(next == pieces.size(), std::to_string(pieces.size()) + " pieces, but the variables need " +
-                                             std::to_string(next));
+  CHORALE_EXPECTS(next == pieces.size(),
+                  std::to_string(pieces.size()) + " pieces, but the variables need " + std::to_string(next));
   return pieces;
 }
 
-template <class S, auto const& variables>
-constexpr bool applies() {
+template <class S, auto const& variables> constexpr bool applies() {
   if constexpr (requires { S::applies_to(variables); }) return S::applies_to(variables);
   return true;
 }
 
-template <class S, auto const& variables, int servers, int slots>
-constexpr auto fixed_layout() {
-  static_assert(applies<S, variables>(), "chorale: no variable has the axis that all are to be cut along. Name an axis "
-                                         "below the rank of at least one of them: FixedShards<n, axis>");
+template <class S, auto const& variables, int servers, int slots> constexpr auto fixed_layout() {
+  static_assert(applies<S, variables>(),
+                "chorale: no variable has the axis that all are to be cut along. Name an axis "
+                "below the rank of at least one of them: FixedShards<n, axis>");
   if constexpr (applies<S, variables>()) {
     constexpr auto count = pieces_of(S{}, variables, servers, slots).size();
     auto const pieces    = pieces_of(S{}, variables, servers, slots);
@@ -161,7 +158,7 @@ constexpr auto fixed_layout() {
     layout.slots   = slots;
     return layout;
   } else {
-    return Layout<std::array<Piece, 0>, std::array<VariableShape, 0>>{};   // so that only the static_assert fails
+    return Layout<std::array<Piece, 0>, std::array<VariableShape, 0>>{};  // so that only the static_assert fails
   }
 }
 
@@ -202,11 +199,10 @@ inline std::vector<VariableShape> shapes_of(PlanView const& plan) {
 /// planned   the plan's variables; the layout was made of their shapes
 /// keeps     ascending, disjoint; ranges that touch are one
 template <class Pieces, class Variables>
-std::vector<Range> ranges_on(int server, Layout<Pieces, Variables> const& layout,
-                             Span<PlannedVariable const> planned) {
-  CHORALE_EXPECTS(planned.size() == layout.variables.size(),
-                  "a layout of " + std::to_string(layout.variables.size()) + " variables for a network with " +
-                      std::to_string(planned.size()));
+std::vector<Range> ranges_on(int server, Layout<Pieces, Variables> const& layout, Span<PlannedVariable const> planned) {
+  CHORALE_EXPECTS(planned.size() == layout.variables.size(), "a layout of " + std::to_string(layout.variables.size()) +
+                                                                 " variables for a network with " +
+                                                                 std::to_string(planned.size()));
   auto ranges = std::vector<Range>{};
   for (auto const& piece : layout.pieces) {
     if (piece.server != server) continue;

@@ -23,7 +23,7 @@ struct Held {
 struct HeldMove {
   int array = 0;
   Range range;
-  int from = 0, to = 0;                                                    // a rank of the old layout, one of the new
+  int from = 0, to = 0;  // a rank of the old layout, one of the new
 
   friend constexpr bool operator==(HeldMove const&, HeldMove const&) = default;
 };
@@ -62,7 +62,7 @@ inline std::vector<HeldMove> moves(std::vector<std::vector<Held>> const& before,
     for (auto const& want : after[to])
       for (auto begin = want.range.begin; begin < want.range.end;) {
         auto const end = detail::next_change(before, want.array, begin, want.range.end);
-        auto here      = -1;                                               // a rank in the memory of `to`
+        auto here      = -1;  // a rank in the memory of `to`
         holders.clear();
         for (std::size_t from = 0; from < before.size(); ++from) {
           auto const has = [&](Held const& held) {
@@ -74,13 +74,16 @@ inline std::vector<HeldMove> moves(std::vector<std::vector<Held>> const& before,
         }
         if (here >= 0) holders = {here};
         CHORALE_EXPECTS(!holders.empty(), "elements " + std::to_string(begin) + " to " + std::to_string(end) +
-                                              " of array " + std::to_string(want.array) + " are in the memory of no "
+                                              " of array " + std::to_string(want.array) +
+                                              " are in the memory of no "
                                               "rank that goes on. Keep its process, or resume from a checkpoint");
         auto const parts = static_cast<int>(holders.size());
         for (int part = 0; part < parts; ++part) {
           auto const own = share(end - begin, part, parts);
           if (own.size() == 0) continue;
-          all.push_back({want.array, {begin + own.begin, begin + own.end}, holders[static_cast<std::size_t>(part)],
+          all.push_back({want.array,
+                         {begin + own.begin, begin + own.end},
+                         holders[static_cast<std::size_t>(part)],
                          static_cast<int>(to)});
         }
         begin = end;

@@ -19,18 +19,18 @@ namespace chorale::placement {
 /// Decides in how many pieces a variable is cut, and along which axis. See FixedShards, MinSize, MaxSize.
 template <class P>
 concept Partitioner = requires(VariableShape const& shape) {
-  { P::axis }          -> std::convertible_to<int>;
-  { P::shards(shape) } -> std::same_as<std::size_t>;                // 1 to the rows along the axis
+  { P::axis } -> std::convertible_to<int>;
+  { P::shards(shape) } -> std::same_as<std::size_t>;  // 1 to the rows along the axis
 };
 
 /// n pieces; fewer where the variable has fewer rows along the axis.
 ///
 /// source  tf.distribute.experimental.partitioners.FixedShardsPartitioner; tf.compat.v1.fixed_size_partitioner for the
 ///         axis
-template <std::size_t n, int along = 0>
-struct FixedShards {
-  static_assert(n >= 1 && along >= 0, "chorale: FixedShards<n, axis> cuts a variable in n pieces. n is at least 1, and "
-                                      "the axis at least 0");
+template <std::size_t n, int along = 0> struct FixedShards {
+  static_assert(n >= 1 && along >= 0,
+                "chorale: FixedShards<n, axis> cuts a variable in n pieces. n is at least 1, and "
+                "the axis at least 0");
   static constexpr int axis = along;
   static constexpr std::size_t shards(VariableShape const& shape) {
     return std::clamp<std::size_t>(n, 1, std::max<std::size_t>(shape.extent(axis), 1));
@@ -42,10 +42,10 @@ struct FixedShards {
 ///
 /// source  tf.distribute.experimental.partitioners.MinSizePartitioner, which divides bytes and not rows, so that its
 ///         last pieces can be smaller
-template <std::size_t least_bytes, std::size_t max_shards, int along = 0>
-struct MinSize {
-  static_assert(max_shards >= 1 && along >= 0, "chorale: MinSize<bytes, max_shards, axis> makes 1 to max_shards "
-                                               "pieces. max_shards is at least 1, and the axis at least 0");
+template <std::size_t least_bytes, std::size_t max_shards, int along = 0> struct MinSize {
+  static_assert(max_shards >= 1 && along >= 0,
+                "chorale: MinSize<bytes, max_shards, axis> makes 1 to max_shards "
+                "pieces. max_shards is at least 1, and the axis at least 0");
   static constexpr int axis = along;
   static constexpr std::size_t shards(VariableShape const& shape) {
     auto const row  = std::max<std::size_t>(shape.outer(axis) * shape.inner(axis) * shape.element_bytes, 1);
@@ -57,10 +57,10 @@ struct MinSize {
 /// The fewest pieces that all have at most `most_bytes`; pieces of one row where a row alone has more.
 ///
 /// source  tf.distribute.experimental.partitioners.MaxSizePartitioner
-template <std::size_t most_bytes, int along = 0>
-struct MaxSize {
-  static_assert(most_bytes >= 1 && along >= 0, "chorale: MaxSize<bytes, axis> makes pieces of at most so many bytes. "
-                                               "They are at least 1, and the axis at least 0");
+template <std::size_t most_bytes, int along = 0> struct MaxSize {
+  static_assert(most_bytes >= 1 && along >= 0,
+                "chorale: MaxSize<bytes, axis> makes pieces of at most so many bytes. "
+                "They are at least 1, and the axis at least 0");
   static constexpr int axis = along;
   static constexpr std::size_t shards(VariableShape const& shape) {
     auto const row  = std::max<std::size_t>(shape.outer(axis) * shape.inner(axis) * shape.element_bytes, 1);
@@ -84,16 +84,17 @@ struct MaxSize {
 /// cost    constant for each piece
 /// throws  BadArgument when no variable has the axis, or there would be more than max_pieces
 /// source  tf.distribute.experimental.partitioners, for every axis
-template <class P, class Servers = RoundRobin>
-struct Partitioned : Central {
-  static_assert(Partitioner<P>, "chorale: the first argument of Partitioned says how a variable is cut. Write "
-                                "FixedShards<n>, MinSize<bytes, max_shards> or MaxSize<bytes>");
-  static_assert(Sharding<Servers>, "chorale: the second argument of Partitioned says which server gets which piece. "
-                                   "Write RoundRobin or GreedyByBytes");
+template <class P, class Servers = RoundRobin> struct Partitioned : Central {
+  static_assert(Partitioner<P>,
+                "chorale: the first argument of Partitioned says how a variable is cut. Write "
+                "FixedShards<n>, MinSize<bytes, max_shards> or MaxSize<bytes>");
+  static_assert(Sharding<Servers>,
+                "chorale: the second argument of Partitioned says which server gets which piece. "
+                "Write RoundRobin or GreedyByBytes");
 
-  static constexpr std::size_t max_pieces = std::size_t{1} << 26;                  // 2 GiB of pieces
+  static constexpr std::size_t max_pieces = std::size_t{1} << 26;  // 2 GiB of pieces
 
-  Servers servers{};                                                               // deals out the pieces
+  Servers servers{};  // deals out the pieces
 
   static constexpr bool has_axis(VariableShape const& variable) { return P::axis < variable.rank; }
 

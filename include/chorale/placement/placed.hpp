@@ -14,20 +14,18 @@
 namespace chorale::placement {
 
 /// Each replica has its piece of a value, cut along an axis by layout(), and no other replica has it.
-template <int along = 0>
-struct Sharded {
+template <int along = 0> struct Sharded {
   static_assert(along >= 0, "chorale: Sharded<axis> is cut along axis 0, 1, ..");
   static constexpr int axis = along;
-  static constexpr int  copies_on(int) { return 1; }
+  static constexpr int copies_on(int) { return 1; }
   static constexpr bool writes_everywhere = false;
 };
 
 /// Each replica has a part of a value in the whole of its shape, and the value is what `operation` makes of all parts:
 /// gradients before they are reduced are Partial<Op::sum>.
-template <auto operation>
-struct Partial {
+template <auto operation> struct Partial {
   static constexpr auto op = operation;
-  static constexpr int  copies_on(int replicas) { return replicas; }
+  static constexpr int copies_on(int replicas) { return replicas; }
   static constexpr bool writes_everywhere = false;
 };
 
@@ -50,14 +48,12 @@ struct Shard {
 
 /// Flat values with the type of their layout, from which follows what can be computed of them: a norm of mirrored values
 /// is that of the whole, of sharded ones it needs all shards, and of partial ones there is none.
-template <Placement P>
-struct Placed {
+template <Placement P> struct Placed {
   Span<float const> values;
 };
 /// Flat values of which this rank has those of a range.
-template <int axis>
-struct Placed<Sharded<axis>> {
-  Span<float const> values;                                                // of the whole, from element `first` on
+template <int axis> struct Placed<Sharded<axis>> {
+  Span<float const> values;  // of the whole, from element `first` on
   Range mine;
   std::size_t first = 0;
 };
@@ -72,10 +68,9 @@ inline double squared_norm(Placed<Mirrored> const& x) { return SquareTree::sum(x
 /// returns   how many numbers were written
 inline std::size_t squared_norm(Placed<Sharded<0>> const& x, Span<double> to, Span<Range const> left_out = {}) {
   auto written = std::size_t{0};
-  SquareTree::each_node({x.mine.begin / SquareTree::line, x.mine.end / SquareTree::line},
-                        [&](SquareTree::Node node) {
-                          to[written++] = SquareTree::sum(x.values, node, left_out, x.first);
-                        });
+  SquareTree::each_node({x.mine.begin / SquareTree::line, x.mine.end / SquareTree::line}, [&](SquareTree::Node node) {
+    to[written++] = SquareTree::sum(x.values, node, left_out, x.first);
+  });
   return written;
 }
 
@@ -84,25 +79,24 @@ inline std::uint64_t hash_of(Placed<Mirrored> const& x) { return chorale::hash_o
 
 namespace detail {
 
-template <auto op>
-inline constexpr bool has_norm = false;
+template <auto op> inline constexpr bool has_norm = false;
 
 }  // namespace detail
 
 /// Refuses the norm of partial values.
-template <auto op>
-double squared_norm(Placed<Partial<op>> const&) {
-  static_assert(detail::has_norm<op>, "chorale: this value is Partial: each replica has a part of it, and the norm of a "
-                                      "part is not that of the whole. Reduce it first: all_reduce makes it Mirrored, "
-                                      "reduce_scatter makes it Sharded");
+template <auto op> double squared_norm(Placed<Partial<op>> const&) {
+  static_assert(detail::has_norm<op>,
+                "chorale: this value is Partial: each replica has a part of it, and the norm of a "
+                "part is not that of the whole. Reduce it first: all_reduce makes it Mirrored, "
+                "reduce_scatter makes it Sharded");
   return 0;
 }
 
 /// Refuses the hash of partial values.
-template <auto op>
-std::uint64_t hash_of(Placed<Partial<op>> const&) {
-  static_assert(detail::has_norm<op>, "chorale: this value is Partial: each replica has a part of it, and their hashes "
-                                      "differ. Reduce it first: all_reduce makes it Mirrored");
+template <auto op> std::uint64_t hash_of(Placed<Partial<op>> const&) {
+  static_assert(detail::has_norm<op>,
+                "chorale: this value is Partial: each replica has a part of it, and their hashes "
+                "differ. Reduce it first: all_reduce makes it Mirrored");
   return 0;
 }
 

@@ -16,8 +16,8 @@ namespace chorale::placement {
 
 /// Rows of one variable that are in a piece of an old layout and in a piece of a new one.
 struct Move {
-  std::size_t from = 0, to = 0;                                            // indices of the two pieces
-  Piece part;                                                              // the rows; its server is the new one
+  std::size_t from = 0, to = 0;  // indices of the two pieces
+  Piece part;                    // the rows; its server is the new one
 
   friend constexpr bool operator==(Move const&, Move const&) = default;
 };
@@ -40,10 +40,10 @@ constexpr std::vector<Move> resharding_copies(Layout<P, V> const& from, Layout<Q
     auto const& b     = to.pieces[j];
     auto const& shape = from.variable_of(a);
     auto const axis   = is_whole(a, shape) ? b.axis : a.axis;
-    CHORALE_EXPECTS(b.axis == axis || is_whole(b, shape),
-                    "variable " + std::string{std::string_view{shape.name}} + " is cut along axis " +
-                        std::to_string(axis) + " in one layout and along axis " + std::to_string(b.axis) +
-                        " in the other");
+    CHORALE_EXPECTS(b.axis == axis || is_whole(b, shape), "variable " + std::string{std::string_view{shape.name}} +
+                                                              " is cut along axis " + std::to_string(axis) +
+                                                              " in one layout and along axis " +
+                                                              std::to_string(b.axis) + " in the other");
     auto const rows_of = [&](Piece const& piece) {
       return piece.axis == axis ? piece.along : Range{0, shape.extent(axis)};
     };
@@ -63,7 +63,7 @@ constexpr std::vector<Move> resharding_copies(Layout<P, V> const& from, Layout<Q
 ///
 /// piece   either of the move's two
 constexpr Piece within(Piece const& piece, Piece part) {
-  auto const begin = piece.along.begin;                                    // 0 when cut along another axis: it is whole
+  auto const begin = piece.along.begin;  // 0 when cut along another axis: it is whole
   part.along       = {part.along.begin - begin, part.along.end - begin};
   return part;
 }

@@ -16,9 +16,9 @@ namespace chorale::placement {
 
 /// Elements of flat memory that one rank holds, and where they lie in the rank's own memory.
 struct ShardRun {
-  Range range;                                                             // of the whole
+  Range range;  // of the whole
   int rank       = 0;
-  std::size_t at = 0;                                                      // in what the rank holds
+  std::size_t at = 0;  // in what the rank holds
 
   friend constexpr bool operator==(ShardRun const&, ShardRun const&) = default;
 };
@@ -47,11 +47,11 @@ class ShardCut {
       auto size = std::size_t{0};
       for (auto const range : parts[p]) size += range.size();
       for (int rank = 0; rank < world; ++rank) {
-        auto const own = Shard{rank, world}.of(size);
-        auto& held     = held_[static_cast<std::size_t>(rank)];
+        auto const own        = Shard{rank, world}.of(size);
+        auto& held            = held_[static_cast<std::size_t>(rank)];
         ends_[index(p, rank)] = own.end;
         at_[index(p, rank)]   = held;
-        auto before = std::size_t{0};                                      // elements of the part before the range
+        auto before           = std::size_t{0};  // elements of the part before the range
         for (auto const range : parts[p]) {
           auto const begin = std::clamp(own.begin, before, before + range.size());
           auto const end   = std::clamp(own.end, before, before + range.size());
@@ -73,7 +73,7 @@ class ShardCut {
   }
 
   std::size_t parts() const { return parts_; }
-  std::size_t elements() const { return elements_; }                       // of the whole
+  std::size_t elements() const { return elements_; }  // of the whole
   int world() const { return world_; }
 
   /// Elements that a rank holds.
@@ -106,8 +106,8 @@ class ShardCut {
 
   std::size_t parts_ = 0, elements_ = 0;
   int world_ = 1;
-  std::vector<std::size_t> ends_, at_;                                     // (parts, ranks)
-  std::vector<std::size_t> held_;                                          // of each rank
+  std::vector<std::size_t> ends_, at_;  // (parts, ranks)
+  std::vector<std::size_t> held_;       // of each rank
   std::vector<ShardRun> runs_;
 };
 
@@ -123,12 +123,11 @@ inline std::size_t nodes_in(Range run) {
 ///
 /// read      a number for each rank: scratch
 /// numbers   called as numbers(rank): what that rank has written
-template <class Numbers>
-double squared_norm_of_shards(ShardCut const& cut, Span<std::size_t> read, Numbers&& numbers) {
+template <class Numbers> double squared_norm_of_shards(ShardCut const& cut, Span<std::size_t> read, Numbers&& numbers) {
   auto const lines = SquareTree::lines(cut.elements());
   auto const runs  = cut.runs();
-  auto next        = std::size_t{0};                                       // run
-  auto rest        = Range{};                                              // lines of the run before that are not taken
+  auto next        = std::size_t{0};  // run
+  auto rest        = Range{};         // lines of the run before that are not taken
   std::ranges::fill(read, std::size_t{0});
   auto const next_node = [&] {
     while (rest.size() == 0 && next < runs.size()) {
@@ -144,13 +143,15 @@ double squared_norm_of_shards(ShardCut const& cut, Span<std::size_t> read, Numbe
     return first;
   };
   auto due = next_node();
-  return SquareTree::sum_of(lines, SquareTree::root(lines), [&](SquareTree::Node node) { return node == due; }, [&] {
-    auto const rank  = runs[next - 1].rank;
-    auto const value = numbers(rank)[read[static_cast<std::size_t>(rank)]++];
-    rest.begin += std::size_t{1} << due.level;
-    due = next_node();
-    return value;
-  });
+  return SquareTree::sum_of(
+      lines, SquareTree::root(lines), [&](SquareTree::Node node) { return node == due; },
+      [&] {
+        auto const rank  = runs[next - 1].rank;
+        auto const value = numbers(rank)[read[static_cast<std::size_t>(rank)]++];
+        rest.begin += std::size_t{1} << due.level;
+        due = next_node();
+        return value;
+      });
 }
 
 }  // namespace chorale::placement

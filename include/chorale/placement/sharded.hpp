@@ -15,10 +15,10 @@ namespace chorale::placement {
 /// Deals variables out to servers. See RoundRobin, GreedyByBytes, Partitioned. A Sharding that also has cut() makes the
 /// pieces; otherwise each piece is a whole variable.
 template <class S>
-concept Sharding = Placement<S> &&
-    requires(S const& sharding, Span<Piece> pieces, Span<VariableShape const> variables, int servers) {
-  { sharding.assign(pieces, variables, servers) } -> std::same_as<void>;   // sets each piece's server, nothing else
-};
+concept Sharding =
+    Placement<S> && requires(S const& sharding, Span<Piece> pieces, Span<VariableShape const> variables, int servers) {
+      { sharding.assign(pieces, variables, servers) } -> std::same_as<void>;  // sets each piece's server, nothing else
+    };
 
 /// Deals pieces out to servers: the i-th in reading order goes to server i modulo servers. Without Partitioned<..>, a
 /// piece is a whole variable. Optimizer slots are stored beside their variable's piece.
@@ -56,7 +56,7 @@ struct GreedyByBytes : Central {
     });
     auto loads = std::vector<std::size_t>(static_cast<std::size_t>(servers), 0);
     for (auto const& heavy : heaviest_first) {
-      auto const least = std::min_element(loads.begin(), loads.end());     // the first of equals
+      auto const least = std::min_element(loads.begin(), loads.end());  // the first of equals
       *least += heavy.bytes;
       pieces[heavy.piece].server = static_cast<int>(least - loads.begin());
     }

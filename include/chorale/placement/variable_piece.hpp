@@ -24,7 +24,7 @@ struct VariableShape {
 
   Name name;
   std::array<std::size_t, max_rank> dims{};
-  int rank = 0;
+  int rank                  = 0;
   std::size_t element_bytes = sizeof(float);
 
   constexpr VariableShape() = default;
@@ -36,14 +36,14 @@ struct VariableShape {
     CHORALE_EXPECTS(text.size() <= name.text.size(), "variable " + std::string{text} + ": its name has " +
                                                          std::to_string(text.size()) + " characters, at most " +
                                                          std::to_string(name.text.size()) + " fit");
-    CHORALE_EXPECTS(sizes.size() <= max_rank, "variable " + std::string{text} + " has " +
-                                                  std::to_string(sizes.size()) + " dimensions, at most 4 fit");
+    CHORALE_EXPECTS(sizes.size() <= max_rank, "variable " + std::string{text} + " has " + std::to_string(sizes.size()) +
+                                                  " dimensions, at most 4 fit");
     CHORALE_EXPECTS(element_bytes > 0, "variable " + std::string{text} + ": its elements have 0 bytes");
     name += text;
     std::copy(sizes.begin(), sizes.end(), dims.begin());
     auto total = element_bytes;
     for (auto const size : sizes) {
-      if (size == 0) continue;                                             // so that no part of the product overflows
+      if (size == 0) continue;  // so that no part of the product overflows
       CHORALE_EXPECTS(total <= std::numeric_limits<std::size_t>::max() / size,
                       "variable " + std::string{text} + ": " + std::to_string(total) + " bytes times " +
                           std::to_string(size) + " do not fit into 64 bits");
@@ -102,7 +102,8 @@ struct Piece {
 /// throws  BadArgument when there is no such rank
 /// source  the layout "div" of tf.distribute's partitioners
 constexpr Piece layout(VariableShape const& shape, std::size_t rank, std::size_t world, int axis = 0) {
-  CHORALE_EXPECTS(rank < world, "rank " + std::to_string(rank) + " of " + std::to_string(world) + " ranks has no piece");
+  CHORALE_EXPECTS(rank < world,
+                  "rank " + std::to_string(rank) + " of " + std::to_string(world) + " ranks has no piece");
   auto const rows  = shape.extent(axis);
   auto const begin = [&](std::size_t k) { return rows / world * k + std::min(k, rows % world); };
   return {0, {begin(rank), begin(rank + 1)}, axis, static_cast<int>(rank)};
@@ -178,8 +179,7 @@ constexpr Runs runs(Piece const& piece, VariableShape const& shape) {
 /// Copies a piece out of its variable to where a server keeps it.
 ///
 /// variable  the variable's elements; out: the piece's, elements(piece, shape) of them
-template <class T>
-void copy_out(Piece const& piece, VariableShape const& shape, Span<T const> variable, Span<T> out) {
+template <class T> void copy_out(Piece const& piece, VariableShape const& shape, Span<T const> variable, Span<T> out) {
   CHORALE_EXPECTS(variable.size() == shape.elements() && out.size() == elements(piece, shape),
                   "a piece of " + std::to_string(elements(piece, shape)) + " elements is copied to a place for " +
                       std::to_string(out.size()));
@@ -191,11 +191,10 @@ void copy_out(Piece const& piece, VariableShape const& shape, Span<T const> vari
 }
 
 /// Copies a piece from where a server keeps it into its variable: undoes copy_out().
-template <class T>
-void copy_in(Piece const& piece, VariableShape const& shape, Span<T const> in, Span<T> variable) {
-  CHORALE_EXPECTS(variable.size() == shape.elements() && in.size() == elements(piece, shape),
-                  "a piece of " + std::to_string(elements(piece, shape)) + " elements is copied from " +
-                      std::to_string(in.size()));
+template <class T> void copy_in(Piece const& piece, VariableShape const& shape, Span<T const> in, Span<T> variable) {
+  CHORALE_EXPECTS(
+      variable.size() == shape.elements() && in.size() == elements(piece, shape),
+      "a piece of " + std::to_string(elements(piece, shape)) + " elements is copied from " + std::to_string(in.size()));
   for (Range const run : runs(piece, shape)) {
     std::copy_n(in.begin(), run.size(), variable.begin() + static_cast<std::ptrdiff_t>(run.begin));
     in = in.subspan(run.size());

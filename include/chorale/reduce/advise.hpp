@@ -19,20 +19,23 @@ namespace chorale {
 
 /// The quantities of a training job that its step time depends on.
 struct Workload {
-  std::size_t bytes = 0;                                                   // of all gradients, at least 1
-  VirtualTime compute{};                                                   // of one step on one device; 0: not known
+  std::size_t bytes = 0;  // of all gradients, at least 1
+  VirtualTime compute{};  // of one step on one device; 0: not known
 };
 
 /// The workload of a model; Model::plan gives the bytes that a step combines.
-template <class Model>
-constexpr Workload workload(VirtualTime compute) {
+template <class Model> constexpr Workload workload(VirtualTime compute) {
   return {Model::plan.bytes_per_step(), compute};
 }
 
 /// The strategies that advise() chooses from: OneDeviceStrategy, MirroredStrategy, MultiWorkerMirroredStrategy, and
 /// ParameterServerStrategy with Synchronous, or with Asynchronous.
 enum class AdvisedStrategy : std::uint8_t {
-  one_device, mirrored, multi_worker_mirrored, parameter_server, asynchronous_servers
+  one_device,
+  mirrored,
+  multi_worker_mirrored,
+  parameter_server,
+  asynchronous_servers
 };
 
 constexpr std::string_view name(AdvisedStrategy s) {
@@ -43,11 +46,11 @@ constexpr std::string_view name(AdvisedStrategy s) {
 /// The strategy and the algorithm to use for a model on a network, and the times to expect.
 struct Advice {
   AdvisedStrategy strategy{};
-  ReduceKind algorithm{};                                                  // the fastest all-reduce
-  std::size_t bucket_bytes = 0;                                            // gradients are sent in buckets of this size
-  VirtualTime all_reduce{};                                                // of one bucket
-  VirtualTime step{};                                                      // computing, and sending that is not hidden
-  double speedup = 1;                                                      // over one device; 0: not known
+  ReduceKind algorithm{};        // the fastest all-reduce
+  std::size_t bucket_bytes = 0;  // gradients are sent in buckets of this size
+  VirtualTime all_reduce{};      // of one bucket
+  VirtualTime step{};            // computing, and sending that is not hidden
+  double speedup = 1;            // over one device; 0: not known
   std::string reason;
 };
 
@@ -113,7 +116,7 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
   }
   best.speedup = best.step.count() == 0 ? ranks : ranks * seconds(work.compute) / seconds(best.step);
   if (ranks > 1 && work.compute.count() > 0 && best.speedup <= 1) {
-    best.reason   = std::to_string(ranks) + " ranks are slower than one: a step that takes " +
+    best.reason = std::to_string(ranks) + " ranks are slower than one: a step that takes " +
                   formatted("%.1f", seconds(work.compute) * 1e6) + " us alone takes " +
                   formatted("%.1f", seconds(best.step) * 1e6) + " us; use steps with more rows.";
     best.strategy = one_device;
@@ -156,25 +159,25 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
   using enum AdvisedStrategy;
   auto const alone = seconds(work.compute), failures = machines.failures_per_hour / 3600;
   auto const restart = seconds(machines.restart), again = seconds(machines.checkpoint_every) / 2;
-  auto const up      = [&](int many) { return 1 / (1 + many * failures * (restart + again)); };
-  auto const sum     = std::accumulate(speeds.begin(), speeds.end(), 0.0);
-  auto const text    = [](double x) {
+  auto const up   = [&](int many) { return 1 / (1 + many * failures * (restart + again)); };
+  auto const sum  = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  auto const text = [](double x) {
     auto const tenths = static_cast<long long>(10 * x + 0.5);
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
   };
 
-  auto best        = detail::advise_reduce({work.bytes, virtual_seconds(alone * ranks / sum)}, ranks, model);
-  auto const all   = ranks / seconds(best.step) * up(ranks) * alone;       // speed-ups, failures counted
-  auto const one   = *std::ranges::max_element(speeds) * up(1);
-  best.strategy    = ranks == 1 ? one_device : ranks <= model.ranks_per_host ? mirrored : multi_worker_mirrored;
-  best.speedup     = ranks == 1 ? one : all;
-  best.reason      = std::string{name(best.algorithm)} + ", rows dealt out by speed: " + text(best.speedup) +
+  auto best      = detail::advise_reduce({work.bytes, virtual_seconds(alone * ranks / sum)}, ranks, model);
+  auto const all = ranks / seconds(best.step) * up(ranks) * alone;  // speed-ups, failures counted
+  auto const one = *std::ranges::max_element(speeds) * up(1);
+  best.strategy  = ranks == 1 ? one_device : ranks <= model.ranks_per_host ? mirrored : multi_worker_mirrored;
+  best.speedup   = ranks == 1 ? one : all;
+  best.reason    = std::string{name(best.algorithm)} + ", rows dealt out by speed: " + text(best.speedup) +
                 " times one device, of which even shares would reach " +
                 text(best.speedup * *std::ranges::min_element(speeds) * ranks / sum) + "; all compute " +
                 text(100 * up(ranks)) + " % of the time.";
   if (servers > 0 && ranks > 1) {
     auto const wait = seconds(predicted_servers_time(ranks, servers, work.bytes, model));
-    auto rate       = 0.0;                                                 // a speed-up, while nothing fails
+    auto rate       = 0.0;  // a speed-up, while nothing fails
     for (auto const speed : speeds) rate += alone / (alone / speed + wait);
     auto const counted = rate * up(servers) / (1 + failures * restart);
     if (counted > best.speedup * 1.01) {
@@ -183,7 +186,7 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
       best.reason   = "workers that wait for " + std::to_string(servers) + " servers alone make the rows of " +
                     text(counted) + " devices, and all-reduce those of " + text(best.speedup) +
                     ": a failure stops one of them, not all. What staleness costs is not in it.";
-      best.speedup  = counted;
+      best.speedup = counted;
     }
   }
   if (ranks > 1 && best.speedup <= one) {
@@ -191,7 +194,7 @@ inline Advice advise(Workload const& work, int ranks, NetworkModel const& model,
     best.step     = virtual_seconds(alone / *std::ranges::max_element(speeds));
     best.reason   = std::to_string(ranks) + " ranks make the rows of " + text(best.speedup) +
                   " devices, and the fastest alone those of " + text(one) + ".";
-    best.speedup  = one;
+    best.speedup = one;
   }
   return best;
 }

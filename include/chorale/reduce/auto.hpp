@@ -45,7 +45,7 @@ constexpr std::string_view name(Algorithm a) {
 /// Measured or predicted times of each algorithm in one group, for some sizes; the same on all its ranks.
 struct AutoTable {
   static constexpr std::size_t algorithms = 6;
-  static constexpr std::array<std::uint64_t, 4> sizes{1'024, 16'384, 262'144, 4'194'304};   // bytes
+  static constexpr std::array<std::uint64_t, 4> sizes{1'024, 16'384, 262'144, 4'194'304};  // bytes
 
   std::array<std::array<double, algorithms>, sizes.size()> seconds{};  // [size][algorithm]; 0 where there is none
 
@@ -76,11 +76,9 @@ struct AutoTable {
 namespace detail {
 
 /// An endpoint whose ranks read each other's memory only within memory(), a part of it.
-template <class E>
-concept ExposesArena = DirectAccessEndpoint<E> && requires(E& at) { at.memory(); };
+template <class E> concept ExposesArena = DirectAccessEndpoint<E> && requires(E& at) { at.memory(); };
 
-template <ExposesArena E, class T>
-bool is_in_arena(E& at, Span<T> x) {
+template <ExposesArena E, class T> bool is_in_arena(E& at, Span<T> x) {
   auto const arena = at.memory();
   auto const first = reinterpret_cast<std::byte const*>(x.data());
   return std::less_equal<>{}(arena.data(), first) &&
@@ -90,8 +88,7 @@ bool is_in_arena(E& at, Span<T> x) {
 }  // namespace detail
 
 /// An all-reduce under way by the algorithm that was chosen for its size. See AutoAllReduce.
-template <Endpoint E, Reducible T>
-class AutoOperation {
+template <Endpoint E, Reducible T> class AutoOperation {
  public:
   AutoOperation() = default;
 
@@ -122,8 +119,7 @@ class AutoOperation {
     return table_->choice(x.size_bytes());
   }
 
-  template <class F>
-  void with_chosen(F&& f) {
+  template <class F> void with_chosen(F&& f) {
     switch (chosen_) {
       case Algorithm::recursive_doubling: return f(recursive_doubling_);
       case Algorithm::halving_doubling: return f(halving_doubling_);
@@ -143,7 +139,7 @@ class AutoOperation {
 
   std::shared_ptr<AutoTable const> table_;
   Algorithm forced_ = Algorithm::automatic;
-  Algorithm chosen_ = Algorithm::automatic;                           // automatic: complete
+  Algorithm chosen_ = Algorithm::automatic;  // automatic: complete
   ScheduleExecution<RecursiveDoublingAllReduce, E, T> recursive_doubling_;
   ScheduleExecution<HalvingDoublingAllReduce, E, T> halving_doubling_;
   ScheduleExecution<DoubleTreeAllReduce, E, T> double_tree_;
@@ -166,7 +162,7 @@ struct AutoAllReduce {
   struct Tables {
     struct Known {
       Rank rank;
-      int  ranks;
+      int ranks;
       std::shared_ptr<AutoTable const> table;
     };
     std::mutex mutex;
@@ -175,7 +171,7 @@ struct AutoAllReduce {
 
   Algorithm forced = Algorithm::automatic;
   std::optional<NetworkModel> model{};
-  std::shared_ptr<Tables> tables = std::make_shared<Tables>();        // shared by copies
+  std::shared_ptr<Tables> tables = std::make_shared<Tables>();  // shared by copies
 
   static constexpr Cost cost(int ranks, std::size_t bytes) { return RingAllReduce::cost(ranks, bytes); }
 
@@ -191,14 +187,12 @@ struct AutoAllReduce {
     start(at, x, op, tag, where).finish();
   }
 
-  template <Reducible T = float, Endpoint E>
-  AutoOperation<E, T> idle(E& at) const {
+  template <Reducible T = float, Endpoint E> AutoOperation<E, T> idle(E& at) const {
     return {forced == Algorithm::automatic ? table(at) : nullptr, forced};
   }
 
   /// Returns the table of this group; a rank's first call measures or predicts it. All ranks call it together.
-  template <Endpoint E>
-  std::shared_ptr<AutoTable const> table(E& at) const {
+  template <Endpoint E> std::shared_ptr<AutoTable const> table(E& at) const {
     {
       auto const lock = std::lock_guard{tables->mutex};
       for (auto const& known : tables->known)
@@ -224,24 +218,22 @@ struct AutoAllReduce {
     return table;
   }
 
-  template <Endpoint E>
-  static AutoTable measured(E& at) {
+  template <Endpoint E> static AutoTable measured(E& at) {
     auto table = AutoTable{};
     auto x     = std::vector<float>(AutoTable::sizes.back() / sizeof(float));
     for (std::size_t row = 0; row < AutoTable::sizes.size(); ++row)
       for (std::size_t a = 1; a < AutoTable::algorithms; ++a)
         if (static_cast<Algorithm>(a) != Algorithm::direct || (DirectAccessEndpoint<E> && !detail::ExposesArena<E>))
-          table.seconds[row][a] = seconds_of(at, Span<float>{x}.first(AutoTable::sizes[row] / sizeof(float)),
-                                             static_cast<Algorithm>(a));
+          table.seconds[row][a] =
+              seconds_of(at, Span<float>{x}.first(AutoTable::sizes[row] / sizeof(float)), static_cast<Algorithm>(a));
     broadcast(at, Span<AutoTable>{&table, 1});
     return table;
   }
 
   /// The shortest time of four all-reduces, after a first one that allocates.
-  template <Endpoint E>
-  static double seconds_of(E& at, Span<float> x, Algorithm algorithm) {
+  template <Endpoint E> static double seconds_of(E& at, Span<float> x, Algorithm algorithm) {
     auto const now = [&] {
-      if constexpr (requires { at.now(); }) return at.now();               // a simulated rank's clock
+      if constexpr (requires { at.now(); }) return at.now();  // a simulated rank's clock
       else return std::chrono::steady_clock::now();
     };
     auto operation = AutoOperation<E, float>{nullptr, algorithm};

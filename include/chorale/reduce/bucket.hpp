@@ -32,45 +32,36 @@ namespace detail {
 struct NoOperation {};
 
 /// True if a large bucket may have small chunks, even empty ones.
-template <class O>
-concept has_uneven_chunks = requires { requires O::has_uneven_chunks; };
+template <class O> concept has_uneven_chunks = requires { requires O::has_uneven_chunks; };
 
 /// True if operations run one after another in the order in which they are started, as NCCL's do. That order must not
 /// depend on which operations are complete, because this differs between ranks.
-template <class O>
-concept keeps_order = requires { requires O::keeps_order; };
+template <class O> concept keeps_order = requires { requires O::keeps_order; };
 
 /// True if the operation leaves out a part of x, and adds it to the next x. See TopK.
 template <class O>
 concept keeps_residual = requires(O operation, Span<float> memory) { operation.keep_residual_in(memory); };
 
-template <class R, class E>
-struct operation_of {
+template <class R, class E> struct operation_of {
   using type = NoOperation;
 };
-template <class R, class E>
-  requires ResumableReduce<R, E>
-struct operation_of<R, E> {
+template <class R, class E> requires ResumableReduce<R, E> struct operation_of<R, E> {
   using type = decltype(std::declval<R const&>().start(std::declval<E&>(), Span<float>{}, Op::sum, Tag{}));
 };
 
 }  // namespace detail
 
 /// Algorithms that say where gradients are cut into buckets. See Bucketed.
-template <class R>
-concept CutsBuckets = requires { typename R::cut; };
+template <class R> concept CutsBuckets = requires { typename R::cut; };
 
-template <class R, class C>
-struct Bucketed;                                                           // reduce/bucketed.hpp
+template <class R, class C> struct Bucketed;  // reduce/bucketed.hpp
 
 /// A Reduce without a choice of buckets.
-template <class R>
-struct WithoutCut {
+template <class R> struct WithoutCut {
   using type = R;
 };
 /// Bucketed<R, C> without C.
-template <class R, class C>
-struct WithoutCut<Bucketed<R, C>> {
+template <class R, class C> struct WithoutCut<Bucketed<R, C>> {
   using type = R;
 };
 
@@ -105,24 +96,18 @@ constexpr std::vector<std::size_t> with_small_first(Span<std::size_t const> ends
 ///         most 63 messages to take from each other rank, as many as every transport keeps. No limit where the
 ///         transport itself orders the operations
 /// order   the algorithm's, within each bucket: different buckets may give different bits
-template <class R, Endpoint E>
-class BucketedReducer {
+template <class R, Endpoint E> class BucketedReducer {
  public:
   /// ends    the end of each bucket in elements, ascending; the last is the size of the buffer
   /// tags    [first, first + 65536) are used in turn, so that consecutive steps use different tags
   BucketedReducer(R reduce, E& at, Span<std::size_t const> ends, Span<float> buffer, Op op = Op::sum,
                   Tag first = Tag{1U << 16})
-      : reduce_{std::move(reduce)},
-        at_{&at},
-        ends_(ends.begin(), ends.end()),
-        buffer_{buffer},
-        op_{op},
-        first_{first},
+      : reduce_{std::move(reduce)}, at_{&at}, ends_(ends.begin(), ends.end()), buffer_{buffer}, op_{op}, first_{first},
         most_{most_of(at.size())} {
     auto before = std::size_t{0};
     for (auto const end : ends_) {
-      CHORALE_EXPECTS(end > before, "a bucket ends at " + std::to_string(end) + ", the one before it at " +
-                                        std::to_string(before));
+      CHORALE_EXPECTS(end > before,
+                      "a bucket ends at " + std::to_string(end) + ", the one before it at " + std::to_string(before));
       before = end;
     }
     CHORALE_EXPECTS(before == buffer.size(), "the last bucket ends at " + std::to_string(before) + ", the buffer at " +
@@ -142,15 +127,15 @@ class BucketedReducer {
     CHORALE_EXPECTS(oldest_ == started_, "begin() in the middle of a step: " + std::to_string(started_ - oldest_) +
                                              " buckets are under way; finish() comes before it");
     ready_ = started_ = oldest_ = 0;
-    overlap_ = {};
+    overlap_                    = {};
     complete_.assign(ends_.size(), 0);
   }
 
   /// Elements [0, upto) are final: starts the buckets that they complete, and advances those under way.
   void ready(std::size_t upto) {
-    CHORALE_EXPECTS(upto <= buffer_.size() && upto >= ready_,
-                    "ready(" + std::to_string(upto) + ") after ready(" + std::to_string(ready_) + ") in a buffer of " +
-                        std::to_string(buffer_.size()) + " elements");
+    CHORALE_EXPECTS(upto <= buffer_.size() && upto >= ready_, "ready(" + std::to_string(upto) + ") after ready(" +
+                                                                  std::to_string(ready_) + ") in a buffer of " +
+                                                                  std::to_string(buffer_.size()) + " elements");
     ready_ = upto;
     overlap_.buckets += advance(overlap_.bytes);
   }
@@ -158,8 +143,8 @@ class BucketedReducer {
   /// Returns when every bucket is reduced.
   void finish() {
     ready_        = buffer_.size();
-    auto late     = std::size_t{0};                                   // bytes that no computing hid
-    auto patience = Backoff{200};                                          // ranks may share cores
+    auto late     = std::size_t{0};  // bytes that no computing hid
+    auto patience = Backoff{200};    // ranks may share cores
     while (oldest_ < ends_.size()) {
       if (advance(late) != 0) patience = Backoff{200};
       else if (patience.asleep()) block();
@@ -171,7 +156,7 @@ class BucketedReducer {
   /// They are state of this rank that a checkpoint must contain besides the optimizer's. They may be read, or replaced
   /// by saved values, between finish() and begin(); they do not depend on how the buffer is cut into buckets.
   Span<float> residual() { return residual_; }
-  static constexpr std::string_view residual_name = "residual";      // in a checkpoint
+  static constexpr std::string_view residual_name = "residual";  // in a checkpoint
 
   /// The buckets of this step that were complete before finish(): the measure of how much communication was hidden.
   Overlap overlap() const { return overlap_; }
@@ -230,18 +215,18 @@ class BucketedReducer {
     if constexpr (resumes) operations_[oldest_].finish();
   }
 
-  R  reduce_;
+  R reduce_;
   E* at_;
   std::vector<std::size_t> ends_;
   Span<float> buffer_;
-  Op  op_;
+  Op op_;
   Tag first_;
-  std::size_t most_;                                                  // buckets under way
-  std::uint32_t turn_ = 0;                                            // buckets started since construction
-  std::size_t ready_ = 0, started_ = 0, oldest_ = 0;                  // elements; buckets; the first not complete
+  std::size_t most_;                                  // buckets under way
+  std::uint32_t turn_ = 0;                            // buckets started since construction
+  std::size_t ready_ = 0, started_ = 0, oldest_ = 0;  // elements; buckets; the first not complete
   Overlap overlap_;
   std::vector<Operation> operations_;
-  std::vector<float> residual_;                                       // of all buckets
+  std::vector<float> residual_;  // of all buckets
   std::vector<char> complete_;
 };
 

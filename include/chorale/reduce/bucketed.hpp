@@ -26,8 +26,7 @@ concept BucketCut = requires(std::size_t elements, Span<std::size_t const> layer
 /// Bucketed a model has those of plan::bucket_bytes, of which the first is cut again. See with_small_first.
 ///
 /// source  bucket_cap_mb of DistributedDataParallel; bytes_per_pack of tf.distribute.experimental.CommunicationOptions
-template <std::size_t least>
-struct BucketBytes {
+template <std::size_t least> struct BucketBytes {
   static constexpr bool is_possible = least > 0;
 
   static constexpr std::vector<std::size_t> ends(std::size_t elements, Span<std::size_t const> layers) {
@@ -42,14 +41,13 @@ struct BucketBytes {
 /// That many buckets, nearly equal in size, wherever layers end; fewer if there are fewer cache lines of gradients.
 ///
 /// source  num_packs of tf.distribute.NcclAllReduce
-template <int n>
-struct BucketCount {
+template <int n> struct BucketCount {
   static constexpr bool is_possible = n > 0;
 
   static constexpr std::vector<std::size_t> ends(std::size_t elements, Span<std::size_t const>) {
     constexpr std::size_t line = 64 / sizeof(float);
-    auto const lines = (elements + line - 1) / line;
-    auto all         = std::vector<std::size_t>{};
+    auto const lines           = (elements + line - 1) / line;
+    auto all                   = std::vector<std::size_t>{};
     for (int i = 0; i < n; ++i) {
       auto const part = share(lines, i, n);
       if (part.size() != 0) all.push_back(part.end == lines ? elements : part.end * line);
@@ -75,13 +73,14 @@ struct BucketPerLayer {
 /// C       BucketBytes<n>, BucketCount<n>, OneBucket, BucketPerLayer, or a type of one's own: see BucketCut
 /// cost    R's, for each bucket
 /// order   R's, within each bucket: other cuts may give other bits, except under Reproducible
-template <class R, class C>
-struct Bucketed : R {
-  static_assert(BucketCut<C>, "chorale: Bucketed<R, C> takes a C that says where buckets end: BucketBytes<n>, "
-                              "BucketCount<n>, OneBucket, BucketPerLayer, or a type with ends(elements, layers)");
-  static_assert(!requires { C::is_possible; } || requires { requires C::is_possible; },
-                "chorale: gradients are cut into 1 bucket or more, each of 1 byte or more. OneBucket sends all at once, "
-                "BucketPerLayer each layer by itself");
+template <class R, class C> struct Bucketed : R {
+  static_assert(BucketCut<C>,
+                "chorale: Bucketed<R, C> takes a C that says where buckets end: BucketBytes<n>, "
+                "BucketCount<n>, OneBucket, BucketPerLayer, or a type with ends(elements, layers)");
+  static_assert(
+      !requires { C::is_possible; } || requires { requires C::is_possible; },
+      "chorale: gradients are cut into 1 bucket or more, each of 1 byte or more. OneBucket sends all at once, "
+      "BucketPerLayer each layer by itself");
   static_assert(!CutsBuckets<R>, "chorale: this Reduce is Bucketed twice, and only one cut can hold. Remove one");
   using cut = C;
 };
@@ -95,8 +94,7 @@ struct ReduceScatterOf<Bucketed<Reproducible<L, R>, C>> : ReduceScatterOf<Reprod
       : ReduceScatterOf<Reproducible<L, R>>{static_cast<Reproducible<L, R>&&>(algorithm)} {}
 };
 /// The second half is not cut.
-template <int L, class R, class C>
-struct GatherOf<Bucketed<Reproducible<L, R>, C>> : GatherOf<Reproducible<L, R>> {};
+template <int L, class R, class C> struct GatherOf<Bucketed<Reproducible<L, R>, C>> : GatherOf<Reproducible<L, R>> {};
 template <int L, class R, class C>
 inline constexpr bool scatters<Bucketed<Reproducible<L, R>, C>> = scatters<Reproducible<L, R>>;
 

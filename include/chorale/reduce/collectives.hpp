@@ -41,14 +41,13 @@ struct PairwiseExchange {
 ///
 /// in, out   of the same size, a multiple of P; they do not overlap
 /// throws    BadArgument when the sizes differ, or are not a multiple of P; PeerLost
-template <Endpoint E, class T>
-  requires std::is_trivially_copyable_v<T>
+template <Endpoint E, class T> requires std::is_trivially_copyable_v<T>
 void all_to_all(E& at, Span<std::type_identity_t<T> const> in, Span<T> out, Tag tag = {},
                 CallSite where = CallSite::here()) {
   auto const P = static_cast<std::size_t>(at.size());
-  CHORALE_EXPECTS(in.size() == out.size() && in.size() % P == 0,
-                  "all_to_all of " + std::to_string(in.size()) + " elements into " + std::to_string(out.size()) +
-                      " over " + std::to_string(P) + " ranks");
+  CHORALE_EXPECTS(in.size() == out.size() && in.size() % P == 0, "all_to_all of " + std::to_string(in.size()) +
+                                                                     " elements into " + std::to_string(out.size()) +
+                                                                     " over " + std::to_string(P) + " ranks");
   auto const mine = share(in.size(), at.rank(), at.size());
   std::copy_n(in.begin() + static_cast<std::ptrdiff_t>(mine.begin), mine.size(),
               out.begin() + static_cast<std::ptrdiff_t>(mine.begin));
@@ -60,8 +59,7 @@ void all_to_all(E& at, Span<std::type_identity_t<T> const> in, Span<T> out, Tag 
 /// Sends x to rank `peer`, which receives as many elements.
 ///
 /// keeps   x may be changed when the result is done
-template <Endpoint E, class T>
-  requires std::is_trivially_copyable_v<T>
+template <Endpoint E, class T> requires std::is_trivially_copyable_v<T>
 [[nodiscard]] typename E::pending send(E& at, Rank peer, Span<T> x, Tag tag = {}) {
   return at.send(peer, tag, std::as_bytes(x));
 }
@@ -69,8 +67,7 @@ template <Endpoint E, class T>
 /// Receives x from rank `peer`, which sends as many elements.
 ///
 /// keeps   x is complete when the result is done
-template <Endpoint E, class T>
-  requires std::is_trivially_copyable_v<T>
+template <Endpoint E, class T> requires std::is_trivially_copyable_v<T>
 [[nodiscard]] typename E::pending receive(E& at, Rank peer, Span<T> x, Tag tag = {}) {
   return at.recv(peer, tag, std::as_writable_bytes(x));
 }

@@ -15,8 +15,7 @@
 namespace chorale {
 namespace detail {
 
-template <class T>
-constexpr Element element_of() {
+template <class T> constexpr Element element_of() {
   if constexpr (std::same_as<T, float>) return Element::f32;
   else if constexpr (std::same_as<T, double>) return Element::f64;
   else if constexpr (std::same_as<T, bf16>) return Element::bf16;
@@ -30,35 +29,28 @@ constexpr Element element_of() {
 
 /// The type in which T is added and multiplied: float for 16-bit numbers; unsigned for integers, whose overflow is
 /// defined.
-template <class T>
-struct computed_in {
+template <class T> struct computed_in {
   using type = T;
 };
-template <class T>
-  requires std::same_as<T, bf16> || std::same_as<T, fp16>
-struct computed_in<T> {
+template <class T> requires std::same_as<T, bf16> || std::same_as<T, fp16> struct computed_in<T> {
   using type = float;
 };
-template <std::integral T>
-struct computed_in<T> {
+template <std::integral T> struct computed_in<T> {
   using type = std::make_unsigned_t<T>;
 };
 
 }  // namespace detail
 
 /// The Element that stands for type T where ranks compare their operations.
-template <class T>
-inline constexpr Element element_of = detail::element_of<T>();
+template <class T> inline constexpr Element element_of = detail::element_of<T>();
 
 /// A number type that can be reduced: float, double, bf16, fp16, or an integer of 32 or 64 bits.
-template <class T>
-concept Reducible = element_of<T> != Element::byte;
+template <class T> concept Reducible = element_of<T> != Element::byte;
 
 /// Combines two elements: `a` of the ranks before, `b` of the next rank. A NaN on either side stays; integers wrap.
 ///
 /// order   min and max of zeros of both signs give b
-template <Op op, Reducible T>
-constexpr T combine(T a, T b) {
+template <Op op, Reducible T> constexpr T combine(T a, T b) {
   using In = typename detail::computed_in<T>::type;
   if constexpr (op == Op::sum) return static_cast<T>(static_cast<In>(a) + static_cast<In>(b));
   else if constexpr (op == Op::product) return static_cast<T>(static_cast<In>(a) * static_cast<In>(b));
@@ -67,8 +59,7 @@ constexpr T combine(T a, T b) {
 }
 
 /// Calls f with combine<op> as a function object: the choice is made once, outside of any loop over elements.
-template <class F>
-void with_combine(Op op, F&& f) {
+template <class F> void with_combine(Op op, F&& f) {
   switch (op) {
     case Op::sum: return f([]<class T>(T a, T b) { return combine<Op::sum>(a, b); });
     case Op::min: return f([]<class T>(T a, T b) { return combine<Op::min>(a, b); });
@@ -78,8 +69,7 @@ void with_combine(Op op, F&& f) {
 }
 
 /// x[i] = combine(before[i], x[i]); the two do not overlap.
-template <Reducible T>
-void combine_after(Op op, Span<std::type_identity_t<T> const> before, Span<T> x) {
+template <Reducible T> void combine_after(Op op, Span<std::type_identity_t<T> const> before, Span<T> x) {
   with_combine(op, [&](auto combined) {
     auto const* __restrict a = before.data();
     auto* __restrict b       = x.data();
@@ -88,8 +78,7 @@ void combine_after(Op op, Span<std::type_identity_t<T> const> before, Span<T> x)
 }
 
 /// x[i] = combine(x[i], next[i]); the two do not overlap.
-template <Reducible T>
-void combine_before(Op op, Span<T> x, Span<std::type_identity_t<T> const> next) {
+template <Reducible T> void combine_before(Op op, Span<T> x, Span<std::type_identity_t<T> const> next) {
   with_combine(op, [&](auto combined) {
     auto* __restrict a       = x.data();
     auto const* __restrict b = next.data();
@@ -98,8 +87,7 @@ void combine_before(Op op, Span<T> x, Span<std::type_identity_t<T> const> next) 
 }
 
 /// Replaces every NaN by the same one: when two NaNs are added, a processor may keep the bits of either.
-template <Reducible T>
-void settle_nans(Span<T> x) {
+template <Reducible T> void settle_nans(Span<T> x) {
   if constexpr (!std::integral<T>) {
     auto const nan = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
     for (auto& value : x) value = value != value ? nan : value;

@@ -22,17 +22,16 @@ namespace chorale {
 ///
 /// keeps   x is of type float; all ranks end with the same bits
 /// cost    R's for half the bytes, exactly
-template <class W, Schedule R = PairwiseAllReduce>
-struct Compressed {
+template <class W, Schedule R = PairwiseAllReduce> struct Compressed {
   static_assert(std::same_as<W, bf16> || std::same_as<W, fp16>, "chorale: Compressed takes bf16 or fp16");
 
-  using exact = PairwiseAllReduce;                                    // for counts and losses: nothing may be rounded
+  using exact = PairwiseAllReduce;  // for counts and losses: nothing may be rounded
 
   static constexpr Cost cost(int ranks, std::size_t bytes) { return R::cost(ranks, bytes / 2); }
 
   template <Endpoint E>
   ScheduleExecution<R, E, float, W> start(E& at, Span<float> x, Op op, Tag tag = {},
-                                           CallSite where = CallSite::here()) const {
+                                          CallSite where = CallSite::here()) const {
     auto operation = ScheduleExecution<R, E, float, W>{};
     operation.restart(at, x, op, tag, where);
     return operation;

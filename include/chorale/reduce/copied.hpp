@@ -41,7 +41,7 @@ struct CopiedAllReduce {
     announce(at, {Collective::all_reduce, op, element_of<T>, x.size(), tag, where});
     if (at.size() == 1) return;
     auto const most = at.copies().size() / 2 / sizeof(T);
-    do {                                                                   // ranks synchronize even without elements
+    do {  // ranks synchronize even without elements
       auto const part = x.first(std::min(x.size(), most));
       with_combine(op, [&](auto combined) {
         if (at.size() == 2 || part.size_bytes() <= short_bytes) combine_all_of(at, part, tag, combined);
@@ -52,30 +52,28 @@ struct CopiedAllReduce {
   }
 
  private:
-  template <class T, class E>
-  static Span<T> mine(E& at, std::size_t half, std::size_t n) {
+  template <class T, class E> static Span<T> mine(E& at, std::size_t half, std::size_t n) {
     return {reinterpret_cast<T*>(at.copies().data() + half * (at.copies().size() / 2)), n};
   }
-  template <class T, class E>
-  static T const* theirs(E& at, Rank rank, std::size_t half) {
+  template <class T, class E> static T const* theirs(E& at, Rank rank, std::size_t half) {
     auto const all = at.copies_of(rank);
     return reinterpret_cast<T const*>(all.data() + half * (all.size() / 2));
   }
 
-  template <class E, class T, class F>
-  static void combine_all_of(E& at, Span<T> x, Tag tag, F combined) {
+  template <class E, class T, class F> static void combine_all_of(E& at, Span<T> x, Tag tag, F combined) {
     auto const half = at.next_half();
     std::copy(x.begin(), x.end(), mine<T>(at, half, x.size()).begin());
     at.meet(tag);
     if (at.size() > 2) return combine_copies(at, half, Range{0, x.size()}, x.data(), combined);
-    T* __restrict const to      = x.data();                                // still equals this rank's copy
+    T* __restrict const to         = x.data();  // still equals this rank's copy
     T const* __restrict const peer = theirs<T>(at, 1 - at.rank(), half);
-    if (at.rank() == 0) for (std::size_t i = 0; i < x.size(); ++i) to[i] = combined(to[i], peer[i]);
-    else for (std::size_t i = 0; i < x.size(); ++i) to[i] = combined(peer[i], to[i]);
+    if (at.rank() == 0)
+      for (std::size_t i = 0; i < x.size(); ++i) to[i] = combined(to[i], peer[i]);
+    else
+      for (std::size_t i = 0; i < x.size(); ++i) to[i] = combined(peer[i], to[i]);
   }
 
-  template <class E, class T, class F>
-  static void combine_share_of(E& at, Span<T> x, Tag tag, F combined) {
+  template <class E, class T, class F> static void combine_share_of(E& at, Span<T> x, Tag tag, F combined) {
     auto const half = at.next_half();
     auto const copy = mine<T>(at, half, x.size());
     auto const part = share(x.size(), at.rank(), at.size());
@@ -92,10 +90,10 @@ struct CopiedAllReduce {
   /// Combines elements `part` of all copies in the order of ranks into `to`, which may be within one of the copies.
   template <class E, class T, class F>
   static void combine_copies(E& at, std::size_t half, Range part, T* to, F combined) {
-    constexpr std::size_t segment = 4'096 / sizeof(T);                     // partial results stay in the L1 cache
+    constexpr std::size_t segment = 4'096 / sizeof(T);  // partial results stay in the L1 cache
     std::array<T, segment> results;
     for (auto begin = part.begin; begin < part.end; begin += segment) {
-      auto const n              = std::min(segment, part.end - begin);
+      auto const n            = std::min(segment, part.end - begin);
       T* __restrict const sum = results.data();
       std::copy_n(theirs<T>(at, 0, half) + begin, n, sum);
       for (Rank rank = 1; rank < at.size(); ++rank) {

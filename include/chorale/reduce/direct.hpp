@@ -17,18 +17,16 @@ namespace chorale {
 namespace detail {
 
 /// a[i] = b[i] = combined(a[i], b[i]), in one pass.
-template <Reducible T, class F>
-void combine_two(T* __restrict a, T* __restrict b, std::size_t n, F combined) {
+template <Reducible T, class F> void combine_two(T* __restrict a, T* __restrict b, std::size_t n, F combined) {
   for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = combined(a[i], b[i]);
 }
 
 /// Combines elements `part` of all buffers, in the order of the buffers, and writes the result into those of `to`.
-template <Reducible T, class F>
-void combine_all(Span<T* const> buffers, Span<T* const> to, Range part, F combined) {
-  constexpr std::size_t segment = 4'096 / sizeof(T);                  // partial results stay in the L1 cache
+template <Reducible T, class F> void combine_all(Span<T* const> buffers, Span<T* const> to, Range part, F combined) {
+  constexpr std::size_t segment = 4'096 / sizeof(T);  // partial results stay in the L1 cache
   std::array<T, segment> results;
   for (auto begin = part.begin; begin < part.end; begin += segment) {
-    auto const n            = std::min(segment, part.end - begin);
+    auto const n          = std::min(segment, part.end - begin);
     T* __restrict const x = results.data();
     std::copy_n(buffers[0] + begin, n, x);
     for (auto* const buffer : buffers.subspan(1)) {
@@ -42,8 +40,7 @@ void combine_all(Span<T* const> buffers, Span<T* const> to, Range part, F combin
 }  // namespace detail
 
 /// An all-reduce under way in the ranks' own buffers. See DirectAllReduce.
-template <DirectAccessEndpoint E, Reducible T>
-class DirectOperation {
+template <DirectAccessEndpoint E, Reducible T> class DirectOperation {
  public:
   void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
     everywhere_ = true;
@@ -84,10 +81,10 @@ class DirectOperation {
     if (at.size() == 1) return;
     waiting_ = at.expose(tag, std::as_writable_bytes(x));
     stage_   = Stage::exposed;
-    part_    = mine;                                                  // computed while the peers expose
+    part_    = mine;  // computed while the peers expose
   }
 
-  void advance() {                                                    // waiting_ is done
+  void advance() {  // waiting_ is done
     if (stage_ == Stage::exposed) {
       combine_share();
       waiting_ = at_->leave(tag_);
@@ -99,7 +96,7 @@ class DirectOperation {
 
   void combine_share() {
     auto const P = at_->size();
-    std::array<T*, most> all;                                         // filled up to P
+    std::array<T*, most> all;  // filled up to P
     for (Rank r = 0; r < P; ++r)
       all[static_cast<std::size_t>(r)] = reinterpret_cast<T*>(at_->peer(r, tag_).data());  // exposed as T
     auto const buffers = Span<T* const>{all.data(), static_cast<std::size_t>(P)};
@@ -114,11 +111,11 @@ class DirectOperation {
   }
 
   E* at_ = nullptr;
-  Range part_;                                                        // this rank's share
-  bool everywhere_ = true;                                            // results are written into all buffers
-  Op    op_    = Op::sum;
-  Tag   tag_   = {};
-  Stage stage_ = Stage::complete;
+  Range part_;              // this rank's share
+  bool everywhere_ = true;  // results are written into all buffers
+  Op op_           = Op::sum;
+  Tag tag_         = {};
+  Stage stage_     = Stage::complete;
   typename E::pending waiting_;
 };
 
@@ -143,11 +140,11 @@ struct DirectReduceScatter {
 /// keeps   x is read and written by peers until the operation is complete; at most 256 ranks
 struct DirectAllReduce {
   using scatter = DirectReduceScatter;
-  using gather  = RingAllGather;                                      // variables need not lie where peers can read them
+  using gather  = RingAllGather;  // variables need not lie where peers can read them
 
   static constexpr Cost cost(int ranks, std::size_t bytes) {
-    return {.steps = ranks > 1 ? 2 : 0, .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
-                                                 static_cast<std::size_t>(ranks)};
+    return {.steps = ranks > 1 ? 2 : 0,
+            .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes / static_cast<std::size_t>(ranks)};
   }
 
   template <DirectAccessEndpoint E, Reducible T>

@@ -16,10 +16,10 @@ namespace chorale {
 /// The lines between ranks as four numbers, a type for constants: latency, bytes per second, bytes added up per second,
 /// and the processor's time for a message.
 struct LinkModel {
-  double latency               = 10e-6;                                    // seconds, alpha
-  double bytes_per_second      = 12.5e9;                                   // 1 / beta
-  double fold_bytes_per_second = 20e9;                                     // 1 / gamma
-  double overhead              = 0.5e-6;                                   // seconds, of each end of a message
+  double latency               = 10e-6;   // seconds, alpha
+  double bytes_per_second      = 12.5e9;  // 1 / beta
+  double fold_bytes_per_second = 20e9;    // 1 / gamma
+  double overhead              = 0.5e-6;  // seconds, of each end of a message
 };
 
 /// The cost of an all-reduce by a flat algorithm: one whose cost does not depend on hosts.
@@ -48,7 +48,7 @@ constexpr double estimated_seconds(ReduceKind algorithm, int ranks, std::size_t 
   auto const cost = cost_of(algorithm, ranks, bytes);
   auto const sent = static_cast<double>(cost.bytes);
   return cost.steps * (link.latency + 2 * link.overhead) + sent / link.bytes_per_second +
-         sent / link.fold_bytes_per_second;                                // what arrives is added up, or copied
+         sent / link.fold_bytes_per_second;  // what arrives is added up, or copied
 }
 
 /// The flat algorithm with the shortest estimate; of equal ones the first in all_advised.

@@ -31,27 +31,20 @@ concept HasHalves = R::scatter::collective == Collective::reduce_scatter && Sche
 
 namespace detail {
 
-template <class S, class E>
-struct ScatterOperation {
+template <class S, class E> struct ScatterOperation {
   using type = ScheduleExecution<S, E, float>;
 };
-template <class E>
-struct ScatterOperation<DirectReduceScatter, E> {
+template <class E> struct ScatterOperation<DirectReduceScatter, E> {
   using type = DirectOperation<E, float>;
 };
 
-template <class R>
-struct KeepsCut {};
-template <CutsBuckets R>
-struct KeepsCut<R> {
+template <class R> struct KeepsCut {};
+template <CutsBuckets R> struct KeepsCut<R> {
   using cut = typename R::cut;
 };
 
-template <class R>
-struct KeepsThread {};
-template <class R>
-  requires requires { requires R::own_thread; }
-struct KeepsThread<R> {
+template <class R> struct KeepsThread {};
+template <class R> requires requires { requires R::own_thread; } struct KeepsThread<R> {
   static constexpr bool own_thread = true;
 };
 
@@ -63,10 +56,9 @@ struct KeepsThread<R> {
 /// keeps   shards are where place() says
 /// cost    of all buckets together, a rank sends the buffer without its own shard: (P-1)/P of the bytes
 /// order   each shard is combined in the order of R::scatter
-template <class R>
-struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
+template <class R> struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
   static_assert(HasHalves<R>);
-  using exact = RecursiveDoublingAllReduce;                                // of what every rank needs
+  using exact = RecursiveDoublingAllReduce;  // of what every rank needs
 
   R reduce{};
   std::shared_ptr<ShardEnds const> shards{};
@@ -76,10 +68,9 @@ struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
   void place(ShardEnds where) { shards = std::make_shared<ShardEnds const>(std::move(where)); }
 
   /// One bucket under way. See ReduceOperation.
-  template <Endpoint E>
-  class Operation {
+  template <Endpoint E> class Operation {
    public:
-    static constexpr bool has_uneven_chunks = true;                        // a bucket may lie in one shard
+    static constexpr bool has_uneven_chunks = true;  // a bucket may lie in one shard
 
     Operation() = default;
     explicit Operation(std::shared_ptr<ShardEnds const> shards) : shards_{std::move(shards)} {}
@@ -89,8 +80,8 @@ struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
                                               " elements is in no buffer of shards: place() comes before it");
       auto const begin = static_cast<std::size_t>(x.data() - shards_->buffer.data());
       shards_->clip({begin, begin + x.size()}, ends_);
-      under_way_.restart(at, {.collective = Collective::reduce_scatter, .x = x, .op = op, .tag = tag, .where = where,
-                              .ends = ends_});
+      under_way_.restart(
+          at, {.collective = Collective::reduce_scatter, .x = x, .op = op, .tag = tag, .where = where, .ends = ends_});
     }
     bool poll() { return under_way_.poll(); }
     void finish() { under_way_.finish(); }
@@ -101,8 +92,7 @@ struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
     typename detail::ScatterOperation<typename R::scatter, E>::type under_way_;
   };
 
-  template <Endpoint E>
-  Operation<E> idle(E&) const { return Operation<E>{shards}; }
+  template <Endpoint E> Operation<E> idle(E&) const { return Operation<E>{shards}; }
 
   template <Endpoint E>
   Operation<E> start(E& at, Span<float> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
@@ -113,8 +103,7 @@ struct ReduceScatterOf : detail::KeepsThread<R>, detail::KeepsCut<R> {
 };
 
 /// The first half of Reproducible: the sums of the shards, and of header and trailer everywhere, have its bits.
-template <int L, class R>
-struct ReduceScatterOf<Reproducible<L, R>> {
+template <int L, class R> struct ReduceScatterOf<Reproducible<L, R>> {
   static_assert(HasHalves<R>);
   static constexpr int logical_shards = L;
 
@@ -145,20 +134,16 @@ struct ReduceScatterOf<Reproducible<L, R>> {
 };
 
 /// The second half of R: every rank gets all shards of a buffer, each of which its owner has.
-template <class R>
-struct GatherOf {
+template <class R> struct GatherOf {
   using type = typename R::gather;
 };
 /// The second half of Reproducible is that of R: nothing is added up in it.
-template <int L, class R>
-struct GatherOf<Reproducible<L, R>> {
+template <int L, class R> struct GatherOf<Reproducible<L, R>> {
   using type = typename R::gather;
 };
 
 /// True if a Reduce can bring each rank the sums of its shard alone.
-template <class R>
-inline constexpr bool scatters = HasHalves<R>;
-template <int L, class R>
-inline constexpr bool scatters<Reproducible<L, R>> = HasHalves<R>;
+template <class R> inline constexpr bool scatters                            = HasHalves<R>;
+template <int L, class R> inline constexpr bool scatters<Reproducible<L, R>> = HasHalves<R>;
 
 }  // namespace chorale

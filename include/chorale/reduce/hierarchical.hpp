@@ -37,16 +37,15 @@ concept near_collectives =
 ///
 /// order   it is announced to both layers when it starts, if Far takes a CollectiveCall: which of two operations is the
 ///         first to reach its second stage is not the same on all ranks
-template <class Far, LayeredEndpoint E, Reducible T>
-class HierarchicalOperation {
+template <class Far, LayeredEndpoint E, Reducible T> class HierarchicalOperation {
  public:
   void restart(E& at, Span<T> x, Op op, Tag tag, CallSite where = {}) {
-    at_    = &at;
-    x_     = x;
-    op_    = op;
-    tag_   = tag;
-    where_ = where;
-    stage_ = Stage::scatter;
+    at_            = &at;
+    x_             = x;
+    op_            = op;
+    tag_           = tag;
+    where_         = where;
+    stage_         = Stage::scatter;
     auto const all = Operation{Collective::all_reduce, op, element_of<T>, x.size(), tag, where};
     announce(at.near(), all);
     if constexpr (takes_job) {
@@ -54,8 +53,9 @@ class HierarchicalOperation {
       part.count = mine().size();
       announce(at.far(), part);
     }
-    scatter_.restart(at.near(), {.collective = Collective::reduce_scatter, .x = x, .op = op, .tag = tag,
-                                 .where = where, .announced = true});
+    scatter_.restart(
+        at.near(),
+        {.collective = Collective::reduce_scatter, .x = x, .op = op, .tag = tag, .where = where, .announced = true});
     poll();
   }
 
@@ -90,8 +90,8 @@ class HierarchicalOperation {
       else across_.restart(at_->far(), mine(), op_, tag_, where_);
     } else if (stage_ == Stage::across) {
       stage_ = Stage::gather;
-      gather_.restart(at_->near(), {.collective = Collective::all_gather, .x = x_, .tag = tag_, .where = where_,
-                                    .announced = true});
+      gather_.restart(at_->near(),
+                      {.collective = Collective::all_gather, .x = x_, .tag = tag_, .where = where_, .announced = true});
     } else {
       stage_ = Stage::complete;
     }
@@ -110,10 +110,10 @@ class HierarchicalOperation {
 
   E* at_ = nullptr;
   Span<T> x_;
-  Op       op_    = Op::sum;
-  Tag      tag_   = {};
+  Op op_          = Op::sum;
+  Tag tag_        = {};
   CallSite where_ = {};
-  Stage    stage_ = Stage::complete;
+  Stage stage_    = Stage::complete;
   ScheduleExecution<RingReduceScatter, Near, T> scatter_;
   Middle across_;
   ScheduleExecution<RingAllGather, Near, T> gather_;
@@ -134,15 +134,13 @@ class HierarchicalOperation {
 /// cost    with L ranks on each of N nodes: 2(L-1) steps near, Far's for N ranks and S/L bytes far. In all the bytes of
 ///         a ring, and at most its steps; more where Far costs more than a ring
 /// order   on each node that of a ring, or the near transport's; then that of Far
-template <class Far = HalvingDoublingAllReduce>
-struct HierarchicalAllReduce {
+template <class Far = HalvingDoublingAllReduce> struct HierarchicalAllReduce {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
-    return {.steps = 2 * (ranks - 1), .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
-                                               static_cast<std::size_t>(ranks)};
+    return {.steps = 2 * (ranks - 1),
+            .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes / static_cast<std::size_t>(ranks)};
   }
 
-  template <LayeredEndpoint E, Reducible T>
-    requires(!detail::near_collectives<E, T>)
+  template <LayeredEndpoint E, Reducible T> requires(!detail::near_collectives<E, T>)
   HierarchicalOperation<Far, E, T> start(E& at, Span<T> x, Op op, Tag tag = {},
                                          CallSite where = CallSite::here()) const {
     auto operation = HierarchicalOperation<Far, E, T>{};
@@ -165,8 +163,8 @@ struct HierarchicalAllReduce {
     auto const L     = static_cast<std::size_t>(near.size());
     auto const each  = x.size() / L;
     auto const parts = x.first(each * L), rest = x.subspan(each * L);
-    auto const mine  = x.subspan(static_cast<std::size_t>(near.rank()) * each, each);
-    auto const say   = [&](Collective what, std::size_t n) { announce(near, {what, op, element_of<T>, n, tag, where}); };
+    auto const mine = x.subspan(static_cast<std::size_t>(near.rank()) * each, each);
+    auto const say  = [&](Collective what, std::size_t n) { announce(near, {what, op, element_of<T>, n, tag, where}); };
     if (each != 0) {
       say(Collective::reduce_scatter, parts.size());
       near.reduce_scatter(Span<T const>{parts}, mine, op);

@@ -14,10 +14,9 @@ namespace chorale {
 /// An all-reduce by the transport that is under way. See ReduceOperation.
 ///
 /// order   restart() returns when all ranks have called it, even if their devices have not computed x yet
-template <class E>
-class NativeOperation {
+template <class E> class NativeOperation {
  public:
-  static constexpr bool keeps_order = true;                                // the transport runs one after another
+  static constexpr bool keeps_order = true;  // the transport runs one after another
 
   void restart(E& at, Span<float> x, Op op, Tag tag, CallSite where = CallSite::here()) {
     announce(at, {Collective::all_reduce, op, element_of<float>, x.size(), tag, where});
@@ -27,7 +26,7 @@ class NativeOperation {
   void finish() { under_way_.wait(); }
 
  private:
-  typename E::reduction under_way_;                                        // a Pending
+  typename E::reduction under_way_;  // a Pending
 };
 
 /// The transport's own all-reduce. It blocks, unless the transport has start_all_reduce(), as NcclTransport has: then
@@ -37,12 +36,11 @@ class NativeOperation {
 /// order   the transport's, which also decides whether all ranks have the same bits
 struct NativeAllReduce {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
-    return {.steps = ranks > 1 ? 1 : 0, .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
-                                                 static_cast<std::size_t>(ranks)};
+    return {.steps = ranks > 1 ? 1 : 0,
+            .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes / static_cast<std::size_t>(ranks)};
   }
 
-  template <Endpoint E, Reducible T>
-    requires requires(E& at, Span<T> x, Op op) { at.all_reduce(x, op); }
+  template <Endpoint E, Reducible T> requires requires(E& at, Span<T> x, Op op) { at.all_reduce(x, op); }
   void all_reduce(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = CallSite::here()) const {
     announce(at, {Collective::all_reduce, op, element_of<T>, x.size(), tag, where});
     at.all_reduce(x, op);
@@ -54,8 +52,7 @@ struct NativeAllReduce {
     typename E::reduction;
     at.start_all_reduce(x, Op::sum, std::declval<typename E::reduction&>());
   };
-  template <Endpoint E>
-    requires follows_queue<E>
+  template <Endpoint E> requires follows_queue<E>
   auto start(E& at, Span<float> x, Op op, Tag tag, CallSite where = CallSite::here()) const {
     auto operation = NativeOperation<E>{};
     operation.restart(at, x, op, tag, where);

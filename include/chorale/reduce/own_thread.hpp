@@ -23,8 +23,7 @@ namespace chorale {
 ///   Trainer{model, strategy, OwnThread<RingAllReduce>{}, TcpTransport{..}};
 ///
 /// cost    R's. One thread for each replica; where no core is free for it, it takes time from computing
-template <class R>
-struct OwnThread : R {
+template <class R> struct OwnThread : R {
   static constexpr bool own_thread = true;
 };
 
@@ -32,10 +31,10 @@ struct OwnThread : R {
 ///
 /// keeps   between begin() and finish() only that thread uses the endpoint, except for fail()
 /// throws  from finish(): the exception that the thread caught
-template <class R, Endpoint E>
-class ThreadedReducer {
-  static_assert(!RunsItsRanks<E>, "chorale: ranks of a SimulatedTransport take turns in one thread; without OwnThread "
-                                  "the reduce runs there");
+template <class R, Endpoint E> class ThreadedReducer {
+  static_assert(!RunsItsRanks<E>,
+                "chorale: ranks of a SimulatedTransport take turns in one thread; without OwnThread "
+                "the reduce runs there");
 
  public:
   ThreadedReducer(R const& reduce, E& at, Span<std::size_t const> ends, Span<float> buffer, Op op = Op::sum,
@@ -74,9 +73,7 @@ class ThreadedReducer {
       if (ending_) return;
       try {
         reduce();
-      } catch (...) {
-        failure_ = std::current_exception();
-      }
+      } catch (...) { failure_ = std::current_exception(); }
       done_.store(seen + 1, std::memory_order_release);
     }
   }
@@ -87,18 +84,18 @@ class ThreadedReducer {
       auto const upto = ready_.load(std::memory_order_acquire);
       if (upto == size_ || ending_) break;
       inner_.ready(upto);
-      std::this_thread::sleep_for(std::chrono::microseconds{20});          // the computing thread may share the core
+      std::this_thread::sleep_for(std::chrono::microseconds{20});  // the computing thread may share the core
     }
     if (!ending_) inner_.finish();
   }
 
   BucketedReducer<R, E> inner_;
-  std::size_t size_;                                                       // elements
+  std::size_t size_;  // elements
   std::atomic<std::size_t> ready_{0};
   std::atomic<std::uint32_t> step_{0}, done_{0};
   std::atomic<bool> ending_{false};
-  std::exception_ptr failure_;                                             // set before done_
-  NamedThread thread_;                                                     // last: it uses all of the above
+  std::exception_ptr failure_;  // set before done_
+  NamedThread thread_;          // last: it uses all of the above
 };
 
 }  // namespace chorale

@@ -27,8 +27,8 @@ namespace chorale {
 /// source  Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005: reduce-scatter by pairwise exchange
 struct PairwiseAllReduce : ScheduledAllReduce<PairwiseAllReduce> {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
-    return {.steps = ranks > 1 ? 2 : 0, .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
-                                                 static_cast<std::size_t>(ranks)};
+    return {.steps = ranks > 1 ? 2 : 0,
+            .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes / static_cast<std::size_t>(ranks)};
   }
 
   static constexpr int chunks(int ranks) { return ranks; }

@@ -50,8 +50,7 @@ class ScheduleWalk {
   /// Walks through S in all groups of `size` ranks at once. Member m of the group of `rank` is first + m * stride.
   ///
   /// of_group   (rank): {first, stride}
-  template <Schedule S, class OfGroup>
-  void walk(int size, std::size_t bytes, OfGroup of_group) {
+  template <Schedule S, class OfGroup> void walk(int size, std::size_t bytes, OfGroup of_group) {
     auto const chunks = static_cast<double>(S::chunks(size));
     auto const widest = static_cast<double>(bytes) / chunks * S::widest(size);
     auto const lanes  = std::max(1, static_cast<int>((widest + largest_message - 1) / largest_message));
@@ -67,12 +66,12 @@ class ScheduleWalk {
     for (Rank rank = 0; rank < ranks(); ++rank)
       while (!pending(rank).empty()) fold(rank);
     if (lanes == walked) return;
-    auto const more = (last() - half) * (lanes - walked) / (longest - longest / 2);    // at the pace of the second half
+    auto const more = (last() - half) * (lanes - walked) / (longest - longest / 2);  // at the pace of the second half
     for (auto& clock : clocks_) clock += more;
   }
 
  private:
-  static constexpr int group = 4, longest = 32;                            // lanes
+  static constexpr int group = 4, longest = 32;  // lanes
   struct Coming {
     VirtualTime at;
     int lane;
@@ -101,14 +100,13 @@ class ScheduleWalk {
   VirtualTime& clock(Rank rank) { return clocks_[static_cast<std::size_t>(rank)]; }
   std::deque<Coming>& pending(Rank rank) { return to_fold_[static_cast<std::size_t>(rank)]; }
 
-  template <Schedule S, class OfGroup>
-  void one_step(int size, int s, int lane, double chunk, OfGroup of_group) {
+  template <Schedule S, class OfGroup> void one_step(int size, int s, int lane, double chunk, OfGroup of_group) {
     going_.clear();
     for (Rank rank = 0; rank < ranks(); ++rank) {
       auto const [first, stride] = of_group(rank);
       auto const step            = S::step((rank - first) / stride, size, s);
       auto& coming               = pending(rank);
-      auto needed                = std::size_t{0};                         // messages to be folded first
+      auto needed                = std::size_t{0};  // messages to be folded first
       for (std::size_t i = 0; i < coming.size(); ++i)
         if (coming[i].lane == lane && ((step.to != nobody && coming[i].chunks.overlaps(step.send)) ||
                                        (step.from != nobody && coming[i].chunks.overlaps(step.receive))))
@@ -121,8 +119,8 @@ class ScheduleWalk {
     }
     std::stable_sort(going_.begin(), going_.end(), [](Going const& a, Going const& b) { return a.at < b.at; });
     for (auto const& one : going_)
-      pending(one.to).push_back({lines_.depart(one.from, one.to, one.bytes, one.at, {}).arrives, lane, one.chunks,
-                                 one.bytes});
+      pending(one.to).push_back(
+          {lines_.depart(one.from, one.to, one.bytes, one.at, {}).arrives, lane, one.chunks, one.bytes});
   }
 
   void fold(Rank rank) {
@@ -136,13 +134,12 @@ class ScheduleWalk {
 
   NetworkModel model_;
   NetworkLines lines_;
-  std::vector<VirtualTime> clocks_;                                        // [rank]
-  std::vector<std::deque<Coming>> to_fold_;                                // [rank]
+  std::vector<VirtualTime> clocks_;          // [rank]
+  std::vector<std::deque<Coming>> to_fold_;  // [rank]
   std::vector<Going> going_;
 };
 
-template <Schedule S>
-VirtualTime flat_time(int ranks, std::size_t bytes, NetworkModel const& model) {
+template <Schedule S> VirtualTime flat_time(int ranks, std::size_t bytes, NetworkModel const& model) {
   auto walk = ScheduleWalk{model, ranks};
   walk.walk<S>(ranks, bytes, [](Rank) { return std::pair{0, 1}; });
   return walk.last();
@@ -153,8 +150,7 @@ VirtualTime flat_time(int ranks, std::size_t bytes, NetworkModel const& model) {
 /// The time of a ring, as a simulation without noise would measure it: RingAllReduce, RingReduceScatter, RingAllGather.
 ///
 /// keeps   of more than 256 ranks it is extrapolated in proportion to its steps
-template <Schedule S>
-VirtualTime predicted_ring_time(int ranks, std::size_t bytes, NetworkModel const& model) {
+template <Schedule S> VirtualTime predicted_ring_time(int ranks, std::size_t bytes, NetworkModel const& model) {
   if (ranks == 1) return {};
   auto const unit = model.ranks_per_host * std::max(1, model.hosts_per_rack);
   auto const few  = std::max(1, 256 / unit) * unit;
@@ -182,9 +178,8 @@ inline VirtualTime predicted_time(ReduceKind algorithm, int ranks, std::size_t b
   auto const near = [&](Rank rank) { return std::pair{rank / L * L, 1}; };
   auto walk       = detail::ScheduleWalk{model, ranks};
   walk.walk<RingReduceScatter>(L, bytes, near);
-  walk.walk<HalvingDoublingAllReduce>(N, bytes / static_cast<std::size_t>(L), [&](Rank rank) {
-    return std::pair{rank % L, L};
-  });
+  walk.walk<HalvingDoublingAllReduce>(N, bytes / static_cast<std::size_t>(L),
+                                      [&](Rank rank) { return std::pair{rank % L, L}; });
   walk.walk<RingAllGather>(L, bytes, near);
   return walk.last();
 }
@@ -196,8 +191,8 @@ inline VirtualTime predicted_time(ReduceKind algorithm, int ranks, std::size_t b
 /// cost    some 100 ns for each pair of a worker and a server
 /// throws  BadArgument without a worker or a server, or for a model that makes no sense
 inline VirtualTime predicted_servers_time(int workers, int servers, std::size_t bytes, NetworkModel const& model) {
-  CHORALE_EXPECTS(workers >= 1 && servers >= 1, std::to_string(servers) + " servers of " + std::to_string(workers) +
-                                                    " workers exchange nothing");
+  CHORALE_EXPECTS(workers >= 1 && servers >= 1,
+                  std::to_string(servers) + " servers of " + std::to_string(workers) + " workers exchange nothing");
   model.check();
   struct Passing {
     VirtualTime at;

@@ -19,9 +19,9 @@ struct Core {
   constexpr explicit Core(int ranks)
       : size{static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))}, extra{ranks - size} {}
 
-  constexpr int  doublings() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(size))) - 1; }
+  constexpr int doublings() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(size))) - 1; }
   constexpr bool has(Rank rank) const { return rank >= 2 * extra || rank % 2 == 0; }
-  constexpr int  number(Rank rank) const { return rank < 2 * extra ? rank / 2 : rank - extra; }
+  constexpr int number(Rank rank) const { return rank < 2 * extra ? rank / 2 : rank - extra; }
   constexpr Rank rank(int number) const { return number < extra ? 2 * number : number + extra; }
 
   /// The message between an extra rank and its neighbour: towards the core before all others, out of it after them.
@@ -52,7 +52,8 @@ struct RecursiveDoublingAllReduce : ScheduledAllReduce<RecursiveDoublingAllReduc
   static constexpr Cost cost(int ranks, std::size_t bytes) {
     auto const core = detail::Core{ranks};
     auto const sent = core.doublings() + (core.extra > 0 ? 1 : 0);
-    auto const early = core.extra > 0 && 2 * core.extra <= core.size; // no chain of all doublings joins two extra ranks
+    auto const early =
+        core.extra > 0 && 2 * core.extra <= core.size;  // no chain of all doublings joins two extra ranks
     return {.steps = steps(ranks) - (early ? 1 : 0), .bytes = static_cast<std::size_t>(sent) * bytes};
   }
 

@@ -19,8 +19,7 @@ namespace chorale {
 namespace detail {
 
 /// The shards that each rank has of each chunk before every step of a schedule; they determine its messages.
-template <Schedule S>
-class ShardTraffic {
+template <Schedule S> class ShardTraffic {
  public:
   /// ends   where the shards of each rank end; empty: all ranks have as many, as nearly as possible
   ShardTraffic(int ranks, int shards, Span<int const> ends = {}) : chunks_{S::chunks(ranks)} {
@@ -49,7 +48,7 @@ class ShardTraffic {
   std::size_t at(Rank rank, int chunk) const { return static_cast<std::size_t>(rank * chunks_ + chunk); }
 
   int chunks_;
-  std::vector<std::vector<shard_tree::Shards>> held_;                 // [step][rank, chunk]
+  std::vector<std::vector<shard_tree::Shards>> held_;  // [step][rank, chunk]
 };
 
 }  // namespace detail
@@ -68,14 +67,13 @@ class ShardTraffic {
 ///         and no communication is hidden by computing. Up to 2 log2 L copies of the gradients; allocates in each call
 /// order   the tree's. Kernels give the same bits for a shard wherever it is computed, on processors of one kind
 /// source  EasyScale, SC 2023, for the goal
-template <int L = 64, Schedule R = RingAllReduce>
-struct Reproducible {
+template <int L = 64, Schedule R = RingAllReduce> struct Reproducible {
   static_assert(L >= 1 && L <= 64 && std::has_single_bit(static_cast<unsigned>(L)),
                 "chorale: Reproducible<L> needs a power of two up to 64");
   static constexpr int logical_shards = L;
 
-  std::size_t bucket_bytes = std::size_t{1} << 20;                    // sent together; the bits do not depend on it
-  Span<std::size_t const> bucket_ends{};                              // in x, ascending, where it is cut instead
+  std::size_t bucket_bytes = std::size_t{1} << 20;  // sent together; the bits do not depend on it
+  Span<std::size_t const> bucket_ends{};            // in x, ascending, where it is cut instead
 
   /// The bytes that all ranks together send, divided by those that R alone would send.
   static double traffic_factor(int ranks) {
@@ -184,8 +182,7 @@ struct Reproducible {
   }
 
   /// Calls f(rank, nodes) for each chunk that a rank sends.
-  template <class F>
-  static void each_message(int ranks, F&& f) {
+  template <class F> static void each_message(int ranks, F&& f) {
     auto const traffic = traffic_of(ranks);
     for (int s = 0; s < R::steps(ranks); ++s)
       for (Rank rank = 0; rank < ranks; ++rank) {
@@ -206,7 +203,7 @@ struct Reproducible {
     auto const P      = at.size();
     auto const chunks = S::chunks(P);
 
-    auto sums = std::vector<shard_tree::Sums>(static_cast<std::size_t>(chunks));
+    auto sums     = std::vector<shard_tree::Sums>(static_cast<std::size_t>(chunks));
     auto const of = [&](int c) -> shard_tree::Sums& { return sums[static_cast<std::size_t>(c)]; };
     for (int c = 0; c < chunks; ++c) {
       of(c).resize(range(c).size());

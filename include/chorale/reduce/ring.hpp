@@ -25,12 +25,12 @@ namespace chorale {
 /// order   chunk c is combined in the order of ranks c, c+1, .., c+P-1: the same bits in every run with P ranks
 /// source  Patarasuk & Yuan, JPDC 69(2), 2009
 struct RingAllReduce : ScheduledAllReduce<RingAllReduce> {
-  using scatter = RingReduceScatter;                                       // its halves, with chunk r complete on rank r
+  using scatter = RingReduceScatter;  // its halves, with chunk r complete on rank r
   using gather  = RingAllGather;
 
   static constexpr Cost cost(int ranks, std::size_t bytes) {
-    return {.steps = 2 * (ranks - 1), .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes /
-                                               static_cast<std::size_t>(ranks)};
+    return {.steps = 2 * (ranks - 1),
+            .bytes = 2 * static_cast<std::size_t>(ranks - 1) * bytes / static_cast<std::size_t>(ranks)};
   }
 
   static constexpr int chunks(int ranks) { return ranks; }

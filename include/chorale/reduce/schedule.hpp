@@ -17,7 +17,7 @@ struct Chunks {
   int begin = 0, end = 0;
 
   static constexpr Chunks one(int chunk) { return {chunk, chunk + 1}; }
-  constexpr int  size() const { return end - begin; }
+  constexpr int size() const { return end - begin; }
   constexpr bool overlaps(Chunks other) const { return begin < other.end && other.begin < end; }
   friend constexpr bool operator==(Chunks, Chunks) = default;
 };
@@ -29,11 +29,11 @@ inline constexpr Rank nobody = -1;
 
 /// The messages of one rank in one step: at most one out and one in, at the same time.
 struct Step {
-  Rank   to      = nobody;
-  Chunks send    = {};                                                // as they were before this step
-  Rank   from    = nobody;
+  Rank to        = nobody;
+  Chunks send    = {};  // as they were before this step
+  Rank from      = nobody;
   Chunks receive = {};
-  Fold   fold    = Fold::keep;
+  Fold fold      = Fold::keep;
 };
 
 /// The messages of all ranks: a function of rank, number of ranks and step, which the compiler can prove. See check().
@@ -42,10 +42,10 @@ struct Step {
 ///         Where an operation has a root, the schedule is written for root 0
 template <class S>
 concept Schedule = requires(Rank rank, int ranks, int step) {
-  { S::collective }              -> std::convertible_to<Collective>;  // what holds at the end
-  { S::chunks(ranks) }           -> std::same_as<int>;                // into which x is cut, at least 1
-  { S::widest(ranks) }           -> std::same_as<int>;                // the most chunks in one message, at least 1
-  { S::steps(ranks) }            -> std::same_as<int>;
+  { S::collective } -> std::convertible_to<Collective>;  // what holds at the end
+  { S::chunks(ranks) } -> std::same_as<int>;             // into which x is cut, at least 1
+  { S::widest(ranks) } -> std::same_as<int>;             // the most chunks in one message, at least 1
+  { S::steps(ranks) } -> std::same_as<int>;
   { S::step(rank, ranks, step) } -> std::same_as<Step>;
 };
 
@@ -105,7 +105,7 @@ class Cut {
 
   std::size_t n_ = 0, message_ = 0;
   Span<std::size_t const> ends_;
-  int  chunks_ = 1, lanes_ = 1;
+  int chunks_ = 1, lanes_ = 1;
   bool single_ = true;
 };
 
@@ -141,10 +141,9 @@ constexpr std::size_t scratch_bytes(Rank rank, int ranks, std::size_t n, std::si
 }
 
 /// The number of messages that must follow one another: the longest chain in which each depends on the one before it.
-template <Schedule S>
-int depth(int ranks) {
+template <Schedule S> int depth(int ranks) {
   auto const chunks = static_cast<std::size_t>(S::chunks(ranks));
-  auto behind       = std::vector<int>(static_cast<std::size_t>(ranks) * chunks);    // [rank][chunk]: messages so far
+  auto behind       = std::vector<int>(static_cast<std::size_t>(ranks) * chunks);  // [rank][chunk]: messages so far
   auto const at     = [&](Rank rank, int chunk) -> int& {
     return behind[static_cast<std::size_t>(rank) * chunks + static_cast<std::size_t>(chunk)];
   };

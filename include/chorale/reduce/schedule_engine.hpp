@@ -24,23 +24,22 @@ namespace chorale {
 /// in          the elements to send, as many as in x, if they are not those of x
 /// ends        where each chunk of x ends, if chunks are uneven
 /// announced   true if the caller has announced an operation for this tag that the messages belong to
-template <class T>
-struct CollectiveCall {
-  Collective collective = Collective::all_reduce;
-  Span<T> x = {};
-  Span<T const> in = {};
-  Op       op    = Op::sum;
-  Tag      tag   = {};
-  CallSite where = {};
-  Rank     root  = 0;
+template <class T> struct CollectiveCall {
+  Collective collective        = Collective::all_reduce;
+  Span<T> x                    = {};
+  Span<T const> in             = {};
+  Op op                        = Op::sum;
+  Tag tag                      = {};
+  CallSite where               = {};
+  Rank root                    = 0;
   Span<std::size_t const> ends = {};
-  bool announced = false;
+  bool announced               = false;
 
   /// Returns the operation to be announced.
   Operation operation() const {
     auto const rooted = collective == Collective::broadcast || collective == Collective::reduce;
-    return {collective, op, element_of<T>, element_of<T> == Element::byte ? x.size_bytes() : x.size(), tag, where,
-            rooted ? root : no_root, ends.empty() ? 0 : fingerprint_of(ends)};
+    return {collective, op,    element_of<T>,           element_of<T> == Element::byte ? x.size_bytes() : x.size(),
+            tag,        where, rooted ? root : no_root, ends.empty() ? 0 : fingerprint_of(ends)};
   }
 };
 
@@ -61,8 +60,7 @@ struct CollectiveCall {
 ///         same bits
 /// keeps   one tag. At most 4 messages to one rank are under way, 16 in all. Scratch for 4 messages, or 8 if OnWire is
 ///         not T, kept for the next restart(); none if nothing is combined and OnWire is T
-template <Schedule S, Endpoint E, class T, class OnWire = T>
-class ScheduleExecution {
+template <Schedule S, Endpoint E, class T, class OnWire = T> class ScheduleExecution {
   static_assert(Proof<S, first_flaw_of<S>>::checked);
 
  public:
@@ -79,9 +77,9 @@ class ScheduleExecution {
     cut_         = Cut{job.x.size(), sizeof(OnWire), S::chunks(P), S::widest(P), job.ends};
     total_       = static_cast<std::size_t>(cut_.lanes()) * static_cast<std::size_t>(steps_);
     done_ = folded_ = posted_ = 0;
-    used_        = 0;
-    rounded_     = !coded || total_ == 0;
-    planned_     = false;
+    used_                     = 0;
+    rounded_                  = !coded || total_ == 0;
+    planned_                  = false;
     if (!job.announced) announce(at, job.operation());
     poll();
   }
@@ -96,24 +94,24 @@ class ScheduleExecution {
   void finish() {
     while (!poll()) {
       if (folded_ < posted_ && !flight(folded_).arrived) flight(folded_).received.wait();
-      else flight(done_).sent.wait();                                 // earlier than any message that waits for it
+      else flight(done_).sent.wait();  // earlier than any message that waits for it
     }
   }
 
  private:
-  static constexpr bool coded             = !std::is_same_v<T, OnWire>;
-  static constexpr std::size_t window     = 16;
-  static constexpr std::size_t group      = 4;                        // lanes side by side
-  static constexpr int         per_peer   = 4;                        // 15 operations are below any transport's bound
-  static constexpr unsigned    slots      = (coded ? 2 : 1) * messages_kept;
-  static constexpr int         none       = -1;
+  static constexpr bool coded         = !std::is_same_v<T, OnWire>;
+  static constexpr std::size_t window = 16;
+  static constexpr std::size_t group  = 4;  // lanes side by side
+  static constexpr int per_peer       = 4;  // 15 operations are below any transport's bound
+  static constexpr unsigned slots     = (coded ? 2 : 1) * messages_kept;
+  static constexpr int none           = -1;
 
   struct Action {
-    Step  step;
-    int   lane = 0;
-    Range send, receive;                                              // elements
-    int   out = none, in = none;                                      // slots of scratch
-    bool  arrived = false;
+    Step step;
+    int lane = 0;
+    Range send, receive;        // elements
+    int out = none, in = none;  // slots of scratch
+    bool arrived = false;
     typename E::pending sent, received;
   };
 
@@ -133,22 +131,22 @@ class ScheduleExecution {
 
   void plan(Action& next) {
     auto const steps = static_cast<std::size_t>(steps_), lanes = static_cast<std::size_t>(cut_.lanes());
-    auto const first = posted_ / (group * steps) * group;             // of this group of lanes
+    auto const first = posted_ / (group * steps) * group;  // of this group of lanes
     auto const width = std::min(group, lanes - first), i = posted_ - first * steps;
-    auto const P     = at_->size();
-    next.lane        = static_cast<int>(first + i % width);
-    next.step        = S::step((at_->rank() - job_.root + P) % P, P, static_cast<int>(i / width));
-    next.send        = next.step.to == nobody ? Range{} : cut_.range(next.lane, next.step.send);
-    next.receive     = next.step.from == nobody ? Range{} : cut_.range(next.lane, next.step.receive);
+    auto const P = at_->size();
+    next.lane    = static_cast<int>(first + i % width);
+    next.step    = S::step((at_->rank() - job_.root + P) % P, P, static_cast<int>(i / width));
+    next.send    = next.step.to == nobody ? Range{} : cut_.range(next.lane, next.step.send);
+    next.receive = next.step.from == nobody ? Range{} : cut_.range(next.lane, next.step.receive);
     next.out = next.in = none;
-    next.arrived     = next.step.from == nobody;
+    next.arrived       = next.step.from == nobody;
     next.sent = next.received = typename E::pending{};
-    planned_         = true;
+    planned_                  = true;
   }
 
   bool is_blocked(Action const& next) {
-    for (auto i = folded_; i < posted_; ++i) {                        // chunks that it sends or replaces are still
-      auto const& before = flight(i);                                 // to arrive, even empty ones, as in a barrier
+    for (auto i = folded_; i < posted_; ++i) {  // chunks that it sends or replaces are still
+      auto const& before = flight(i);           // to arrive, even empty ones, as in a barrier
       if (before.lane != next.lane || before.step.from == nobody) continue;
       auto const later = before.step.receive;
       if ((sends_x() && next.step.to != nobody && later.overlaps(next.step.send)) ||
@@ -174,8 +172,8 @@ class ScheduleExecution {
     }
     if (next.step.to == nobody) return;
     auto const out = job_.in.subspan(next.send.begin, next.send.size());
-    next.sent = at_->send(real(next.step.to), job_.tag, needs_out(next) ? std::as_bytes(encoded(next, out))
-                                                                        : std::as_bytes(out));
+    next.sent      = at_->send(real(next.step.to), job_.tag,
+                          needs_out(next) ? std::as_bytes(encoded(next, out)) : std::as_bytes(out));
   }
 
   /// Combines or decodes the received message of the oldest action that is not folded, if it has arrived.
@@ -213,7 +211,7 @@ class ScheduleExecution {
       else combine_after(job_.op, wire, mine);
     }
     if constexpr (Reducible<T>)
-      if (overlap(action.send, action.receive)) settle_nans(mine);    // the peer computes the same sum
+      if (overlap(action.send, action.receive)) settle_nans(mine);  // the peer computes the same sum
   }
 
   bool retire() {
@@ -253,7 +251,7 @@ class ScheduleExecution {
 
   Span<OnWire> slot(int i, std::size_t n) { return {scratch_.get() + static_cast<std::size_t>(i) * room_, n}; }
 
-  int take_slot() {                                                   // the lowest: it is in the cache
+  int take_slot() {  // the lowest: it is in the cache
     if (room_ < cut_.largest()) {
       room_    = cut_.largest();
       scratch_ = std::make_unique_for_overwrite<OnWire[]>(slots * room_);
@@ -269,12 +267,12 @@ class ScheduleExecution {
   E* at_ = nullptr;
   CollectiveCall<T> job_;
   Cut cut_;
-  int steps_ = 0;
-  bool planned_ = false;                                              // flight(posted_)
-  bool rounded_ = true;
-  std::size_t total_ = 0, done_ = 0, folded_ = 0, posted_ = 0;        // actions
-  unsigned used_ = 0;                                                 // bit i: slot i
-  std::size_t room_ = 0;                                              // elements in a slot
+  int steps_         = 0;
+  bool planned_      = false;  // flight(posted_)
+  bool rounded_      = true;
+  std::size_t total_ = 0, done_ = 0, folded_ = 0, posted_ = 0;  // actions
+  unsigned used_    = 0;                                        // bit i: slot i
+  std::size_t room_ = 0;                                        // elements in a slot
   std::unique_ptr<OnWire[]> scratch_;
   std::array<Action, window> flights_;
 };
@@ -282,8 +280,7 @@ class ScheduleExecution {
 /// Base class of an all-reduce by a schedule. R derives from it, and defines the schedule and its cost.
 ///
 ///   struct MyAllReduce : ScheduledAllReduce<MyAllReduce> { static constexpr int chunks(int ranks) .. };
-template <class R>
-struct ScheduledAllReduce {
+template <class R> struct ScheduledAllReduce {
   static constexpr Collective collective = Collective::all_reduce;
 
   template <Endpoint E, Reducible T>

@@ -26,11 +26,11 @@ enum class Flaw : std::uint8_t {
 
 /// The first flaw of a schedule: the number of ranks, and the rank, step and chunk in which it occurs.
 struct FirstFlaw {
-  Flaw flaw  = Flaw::none;
-  int  ranks = 0;
-  Rank rank  = 0;
-  int  step  = 0;
-  int  chunk = 0;
+  Flaw flaw = Flaw::none;
+  int ranks = 0;
+  Rank rank = 0;
+  int step  = 0;
+  int chunk = 0;
 
   friend constexpr bool operator==(FirstFlaw const&, FirstFlaw const&) = default;
 };
@@ -38,15 +38,14 @@ struct FirstFlaw {
 namespace detail {
 
 /// An array of n values, initially zero. (Not every C++20 compiler accepts std::vector in constant expressions.)
-template <class T>
-class Several {
+template <class T> class Several {
  public:
   constexpr explicit Several(int n) : data_{new T[static_cast<std::size_t>(n)]{}} {}
   constexpr ~Several() { delete[] data_; }
   Several(Several const&)            = delete;
   Several& operator=(Several const&) = delete;
 
-  constexpr T&       operator[](int i) { return data_[i]; }
+  constexpr T& operator[](int i) { return data_[i]; }
   constexpr T const& operator[](int i) const { return data_[i]; }
 
  private:
@@ -54,10 +53,9 @@ class Several {
 };
 
 /// All ranks of a schedule at once. For each chunk on each rank, a bit set holds the ranks that have contributed to it.
-template <Schedule S>
-class SymbolicRanks {
+template <Schedule S> class SymbolicRanks {
  public:
-  using Ranks = std::uint64_t;                                        // bit r: rank r
+  using Ranks = std::uint64_t;  // bit r: rank r
 
   constexpr explicit SymbolicRanks(int ranks)
       : ranks_{ranks}, chunks_{S::chunks(ranks)}, steps_(ranks), has_(ranks * chunks_), arrived_(ranks * chunks_) {
@@ -79,7 +77,7 @@ class SymbolicRanks {
   }
 
  private:
-  static constexpr bool swaps = S::collective == Collective::all_to_all;   // out of one buffer into another
+  static constexpr bool swaps = S::collective == Collective::all_to_all;  // out of one buffer into another
 
   constexpr Ranks& has(Rank rank, int chunk) { return has_[rank * chunks_ + chunk]; }
   constexpr Ranks everyone() const { return ~Ranks{0} >> (64 - ranks_); }
@@ -89,7 +87,7 @@ class SymbolicRanks {
     switch (S::collective) {
       case Collective::all_gather: return rank == chunk ? only(rank) : 0;
       case Collective::broadcast: return rank == 0 ? only(0) : 0;
-      case Collective::all_to_all: return rank == chunk ? only(rank) : 0;    // its own share is copied
+      case Collective::all_to_all: return rank == chunk ? only(rank) : 0;  // its own share is copied
       default: return only(rank);
     }
   }
@@ -98,7 +96,7 @@ class SymbolicRanks {
     switch (S::collective) {
       case Collective::all_gather: return has(rank, chunk) == only(chunk);
       case Collective::broadcast: return has(rank, chunk) == only(0);
-      case Collective::all_to_all: return has(rank, chunk) == only(chunk);   // share c comes from rank c
+      case Collective::all_to_all: return has(rank, chunk) == only(chunk);  // share c comes from rank c
       case Collective::reduce: return rank != 0 || has(rank, chunk) == everyone();
       case Collective::reduce_scatter: return rank != chunk || has(rank, chunk) == everyone();
       default: return has(rank, chunk) == everyone();
@@ -161,8 +159,8 @@ class SymbolicRanks {
   }
 
   int ranks_, chunks_;
-  Several<Step> steps_;                                               // [rank]: in the step being checked
-  Several<Ranks> has_, arrived_;                                      // [rank][chunk]; in the order of receives
+  Several<Step> steps_;           // [rank]: in the step being checked
+  Several<Ranks> has_, arrived_;  // [rank][chunk]; in the order of receives
 };
 
 }  // namespace detail
@@ -171,45 +169,48 @@ class SymbolicRanks {
 /// cannot form a cycle; and at the end every chunk is complete where it should be, with each contribution once.
 ///
 /// cost    as many steps as the schedule has messages and chunks in them; a constant expression
-template <Schedule S>
-constexpr FirstFlaw check(int ranks) {
-  return detail::SymbolicRanks<S>{ranks}.run();
-}
+template <Schedule S> constexpr FirstFlaw check(int ranks) { return detail::SymbolicRanks<S>{ranks}.run(); }
 
 /// The first flaw for any number of ranks from 1 to `most`.
-template <Schedule S>
-constexpr FirstFlaw check_up_to(int most) {
+template <Schedule S> constexpr FirstFlaw check_up_to(int most) {
   for (int ranks = 1; ranks <= most; ++ranks)
     if (auto const found = check<S>(ranks); found.flaw != Flaw::none) return found;
   return {};
 }
 
 /// The first flaw for up to 16 ranks, found once for all operations of a schedule.
-template <Schedule S>
-inline constexpr FirstFlaw first_flaw_of = check_up_to<S>(16);
+template <Schedule S> inline constexpr FirstFlaw first_flaw_of = check_up_to<S>(16);
 
 /// Compiles only if there is no flaw; else the compiler's message shows v: number of ranks, rank, step and chunk.
-template <class S, FirstFlaw v>
-struct Proof {
-  static_assert(v.flaw != Flaw::no_such, "chorale: this schedule names a rank or a chunk that there is not. "
-      "The FirstFlaw says for how many ranks, on which rank, in which step. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::unmatched, "chorale: in this schedule a message has only one end. What a rank sends in "
-      "a step, its peer must receive in the same step. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::other_chunks, "chorale: in this schedule the two ends of a message differ about its "
-      "chunks. What a rank receives is what its peer sends. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::too_wide, "chorale: in this schedule a message has more chunks than widest() says. "
-      "widest() is the most chunks in one message. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::torn, "chorale: this schedule sends and replaces the same chunks in one step. "
-      "Use two steps, or combine them. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::nothing, "chorale: in this schedule a rank sends chunks that it does not have yet. "
-      "They must arrive in an earlier step. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::twice, "chorale: this schedule counts a rank twice. Chunks that are combined must come "
-      "from different ranks; those that are complete are kept. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::lost, "chorale: this schedule overwrites what a rank contributed. Combine with "
-      "Fold::mine_first or theirs_first before it is complete. See docs/50-reduce.md");
-  static_assert(v.flaw != Flaw::incomplete, "chorale: this schedule ends before every chunk is complete. "
-      "The FirstFlaw says which chunk of which rank. See docs/50-reduce.md");
-  static constexpr bool checked = true;                               // so that the sentence is the only error
+template <class S, FirstFlaw v> struct Proof {
+  static_assert(v.flaw != Flaw::no_such,
+                "chorale: this schedule names a rank or a chunk that there is not. "
+                "The FirstFlaw says for how many ranks, on which rank, in which step. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::unmatched,
+                "chorale: in this schedule a message has only one end. What a rank sends in "
+                "a step, its peer must receive in the same step. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::other_chunks,
+                "chorale: in this schedule the two ends of a message differ about its "
+                "chunks. What a rank receives is what its peer sends. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::too_wide,
+                "chorale: in this schedule a message has more chunks than widest() says. "
+                "widest() is the most chunks in one message. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::torn,
+                "chorale: this schedule sends and replaces the same chunks in one step. "
+                "Use two steps, or combine them. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::nothing,
+                "chorale: in this schedule a rank sends chunks that it does not have yet. "
+                "They must arrive in an earlier step. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::twice,
+                "chorale: this schedule counts a rank twice. Chunks that are combined must come "
+                "from different ranks; those that are complete are kept. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::lost,
+                "chorale: this schedule overwrites what a rank contributed. Combine with "
+                "Fold::mine_first or theirs_first before it is complete. See docs/50-reduce.md");
+  static_assert(v.flaw != Flaw::incomplete,
+                "chorale: this schedule ends before every chunk is complete. "
+                "The FirstFlaw says which chunk of which rank. See docs/50-reduce.md");
+  static constexpr bool checked = true;  // so that the sentence is the only error
 };
 
 }  // namespace chorale

@@ -22,7 +22,7 @@ namespace chorale {
 ///   a rank with shards 1, 2, 3 adds 6 + 7 and sends 5 and 3: only siblings may be added
 namespace shard_tree {
 
-using Shards = std::uint64_t;                                         // bit s: shard s
+using Shards = std::uint64_t;  // bit s: shard s
 
 /// All shards below a node.
 constexpr Shards below(int node, int shards) {
@@ -121,7 +121,7 @@ class Sums {
   std::size_t size() const { return n_; }
 
  private:
-  std::size_t n_ = 0, room_ = 0;                                      // elements of a sum; of its memory
+  std::size_t n_ = 0, room_ = 0;  // elements of a sum; of its memory
   std::vector<Sum> sums_;
   std::vector<std::unique_ptr<float[]>> spare_;
 };

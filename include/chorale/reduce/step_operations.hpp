@@ -124,7 +124,7 @@ struct StepOperations {
   }
 
  private:
-  static constexpr std::size_t most_lines = 64;                            // a plan has room for 64 KiB of lines
+  static constexpr std::size_t most_lines = 64;  // a plan has room for 64 KiB of lines
 };
 
 }  // namespace chorale

@@ -14,18 +14,16 @@ namespace chorale {
 /// Time        a number or a std::chrono::duration, of any unit
 /// compute     forward and backward
 /// one_bucket  the all-reduce of one bucket
-template <class Time>
-constexpr Time step_time(Time compute, Time one_bucket, int buckets) {
+template <class Time> constexpr Time step_time(Time compute, Time one_bucket, int buckets) {
   auto end = Time{};
-  for (int i = 1; i <= buckets; ++i)
-    end = std::max(end, compute / 3 + compute * 2 / 3 * i / buckets) + one_bucket;
+  for (int i = 1; i <= buckets; ++i) end = std::max(end, compute / 3 + compute * 2 / 3 * i / buckets) + one_bucket;
   return std::max(end, compute);
 }
 
 /// Predicts the time of a step from the measured times of its parts.
 struct StepPrediction {
-  double all_reduce;                                                       // seconds, of all gradients
-  int buckets;                                                             // in which backward sends them
+  double all_reduce;  // seconds, of all gradients
+  int buckets;        // in which backward sends them
 
   /// compute   seconds of forward and backward
   double seconds(double compute) const { return step_time(compute, all_reduce / buckets, buckets); }

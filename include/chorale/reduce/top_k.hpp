@@ -24,8 +24,7 @@
 namespace chorale {
 
 /// One element of a gradient, and its index, as they are sent: in 8 bytes, or 6 where values have 16 bits.
-template <class W>
-class Picked {
+template <class W> class Picked {
  public:
   Picked() = default;
   Picked(std::uint32_t at, float v)
@@ -46,16 +45,15 @@ constexpr std::size_t picked_of(std::size_t n, int per_mille) {
 }
 
 /// An all-reduce of the largest elements that is under way. See TopK.
-template <Endpoint E, int PerMille, class W = float>
-class TopKOperation {
+template <Endpoint E, int PerMille, class W = float> class TopKOperation {
  public:
   void restart(E& at, Span<float> x, Op op, Tag tag, CallSite where = {}) {
     CHORALE_EXPECTS(op == Op::sum, "TopK adds up; it cannot form the " + std::string{name(op)});
     CHORALE_EXPECTS(x.size() <= std::size_t{UINT32_MAX},
                     "TopK numbers elements with 32 bits, got " + std::to_string(x.size()));
-    CHORALE_EXPECTS(given_.empty() || given_.size() == x.size(),
-                    "TopK got a gradient of " + std::to_string(x.size()) + " elements and memory for a residual of " +
-                        std::to_string(given_.size()));
+    CHORALE_EXPECTS(given_.empty() || given_.size() == x.size(), "TopK got a gradient of " + std::to_string(x.size()) +
+                                                                     " elements and memory for a residual of " +
+                                                                     std::to_string(given_.size()));
     x_ = x;
     if (given_.empty() && own_.size() != x.size()) own_.assign(x.size(), 0.0F);
     auto const k = picked_of(x.size(), PerMille), P = static_cast<std::size_t>(at.size());
@@ -63,8 +61,9 @@ class TopKOperation {
     ends_.resize(P);
     for (std::size_t r = 0; r < P; ++r) ends_[r] = (r + 1) * k;
     pick(Span<Picked<W>>{all_}.subspan(static_cast<std::size_t>(at.rank()) * k, k));
-    gathering_.restart(at, {.collective = Collective::all_reduce, .x = Span<Picked<W>>{all_}, .tag = tag, .where = where,
-                            .ends = ends_});
+    gathering_.restart(
+        at,
+        {.collective = Collective::all_reduce, .x = Span<Picked<W>>{all_}, .tag = tag, .where = where, .ends = ends_});
     complete_ = false;
   }
 
@@ -95,7 +94,7 @@ class TopKOperation {
     std::iota(order_.begin(), order_.end(), std::uint32_t{0});
     auto const larger = [&](std::uint32_t a, std::uint32_t b) {
       auto const left = size_of(rest[a]), right = size_of(rest[b]);
-      return left > right || (left == right && a < b);                // ties by index: the same in every run
+      return left > right || (left == right && a < b);  // ties by index: the same in every run
     };
     auto const end = order_.begin() + static_cast<std::ptrdiff_t>(mine.size());
     std::nth_element(order_.begin(), mine.size() < order_.size() ? end : order_.end(), order_.end(), larger);
@@ -103,15 +102,15 @@ class TopKOperation {
     for (std::size_t k = 0; k < mine.size(); ++k) {
       auto& left = rest[order_[k]];
       mine[k]    = {order_[k], left};
-      left       = std::isfinite(mine[k].value()) ? left - mine[k].value() : 0.0F;         // what rounding has left
+      left       = std::isfinite(mine[k].value()) ? left - mine[k].value() : 0.0F;  // what rounding has left
     }
   }
 
-  static float size_of(float v) { return std::isnan(v) ? INFINITY : std::abs(v); }       // a NaN is sent first
+  static float size_of(float v) { return std::isnan(v) ? INFINITY : std::abs(v); }  // a NaN is sent first
 
   void add_up() {
     std::fill(x_.begin(), x_.end(), 0.0F);
-    for (auto const& one : all_) {                                    // in the order of ranks
+    for (auto const& one : all_) {  // in the order of ranks
       if (one.index() >= x_.size()) refuse(one);
       x_[one.index()] += one.value();
     }
@@ -126,10 +125,10 @@ class TopKOperation {
 
   Span<float> x_;
   bool complete_ = true;
-  Span<float> given_;                                                 // the caller's residual; empty: own_
+  Span<float> given_;  // the caller's residual; empty: own_
   std::vector<float> own_;
   std::vector<std::uint32_t> order_;
-  std::vector<Picked<W>> all_;                                        // (P, k)
+  std::vector<Picked<W>> all_;  // (P, k)
   std::vector<std::size_t> ends_;
   ScheduleExecution<RingAllGather, E, Picked<W>> gathering_;
 };
@@ -149,16 +148,16 @@ class TopKOperation {
 /// order   ranks 0, 1, .., P-1: the same bits on all ranks
 /// throws  BadArgument for an operation other than sum; Disagreement when a rank sends an element that x does not have
 /// source  Aji & Heafield, EMNLP 2017; Stich, Cordonnier & Jaggi, NeurIPS 2018
-template <int PerMille = 10, class W = float>
-struct TopK {
+template <int PerMille = 10, class W = float> struct TopK {
   static_assert(std::same_as<W, float> || std::same_as<W, bf16> || std::same_as<W, fp16>,
                 "chorale: TopK<PerMille, W> sends values as W: float, bf16 or fp16");
   static_assert(PerMille >= 1 && PerMille <= 1000, "chorale: TopK<PerMille> sends 1 to 1000 of a thousand elements");
-  using exact = PairwiseAllReduce;                                    // for counts and losses: nothing may be left out
+  using exact = PairwiseAllReduce;  // for counts and losses: nothing may be left out
 
   static constexpr Cost cost(int ranks, std::size_t bytes) {
-    return {.steps = ranks - 1, .bytes = static_cast<std::size_t>(ranks - 1) *
-                                         picked_of(bytes / sizeof(float), PerMille) * sizeof(Picked<W>)};
+    return {
+        .steps = ranks - 1,
+        .bytes = static_cast<std::size_t>(ranks - 1) * picked_of(bytes / sizeof(float), PerMille) * sizeof(Picked<W>)};
   }
 
   template <Endpoint E>

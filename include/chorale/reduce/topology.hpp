@@ -11,8 +11,7 @@
 namespace chorale {
 
 /// True if rank a sends to rank b or rank b to rank a in schedule S.
-template <Schedule S>
-constexpr bool uses_link(Rank a, Rank b, int ranks) {
+template <Schedule S> constexpr bool uses_link(Rank a, Rank b, int ranks) {
   for (int s = 0; s < S::steps(ranks); ++s)
     if (S::step(a, ranks, s).to == b || S::step(b, ranks, s).to == a) return true;
   return false;
@@ -21,8 +20,7 @@ constexpr bool uses_link(Rank a, Rank b, int ranks) {
 /// The connections that these schedules use, with rank 0 as the root where they have one.
 ///
 ///   TcpTransport{.topology = topology_of<RingAllReduce, BinomialBroadcast>()}
-template <Schedule... S>
-constexpr Topology topology_of() {
+template <Schedule... S> constexpr Topology topology_of() {
   return {[](Rank a, Rank b, int ranks) { return (uses_link<S>(a, b, ranks) || ...); }};
 }
 
@@ -30,8 +28,7 @@ constexpr Topology topology_of() {
 /// broadcasts from rank 0, gathers, and has barriers.
 ///
 /// cost    with RingAllReduce, each of 16 ranks has 5 connections for data, not 15; each of 64 ranks has 7, not 63
-template <Schedule... S>
-constexpr Topology topology_for_training() {
+template <Schedule... S> constexpr Topology topology_for_training() {
   return topology_of<S..., BinomialBroadcast, RingAllGather, RecursiveDoublingAllReduce>();
 }
 

@@ -28,13 +28,20 @@ namespace chorale {
 ///
 /// source  Rajbhandari et al., SC 2020; Shoeybi et al., 2019; Narayanan et al., SC 2021
 enum class TrainingForm : std::uint8_t {
-  one_device, mirrored, zero_one, zero_two, zero_three, tensor_split, pipeline, parameter_servers
+  one_device,
+  mirrored,
+  zero_one,
+  zero_two,
+  zero_three,
+  tensor_split,
+  pipeline,
+  parameter_servers
 };
 
 constexpr std::string_view name(TrainingForm form) {
-  return std::array<std::string_view, 8>{"one device",  "mirrored",     "Zero::one", "Zero::two",
-                                         "Zero::three", "tensor split", "pipeline",
-                                         "parameter servers"}[static_cast<std::size_t>(form)];
+  return std::array<std::string_view, 8>{
+      "one device",  "mirrored",     "Zero::one", "Zero::two",
+      "Zero::three", "tensor split", "pipeline",  "parameter servers"}[static_cast<std::size_t>(form)];
 }
 
 /// What one stage of a pipeline has of a model.
@@ -60,8 +67,8 @@ struct StageSizes {
 /// micro_batches   of a pipeline
 /// stages          of a pipeline of as many ranks, as the network is cut in; empty: equal ones, with a boundary between two
 struct ModelSizes {
-  std::size_t variables = 0;
-  int slots             = 2;
+  std::size_t variables   = 0;
+  int slots               = 2;
   std::size_t activations = 0;
   int blocks              = 1;
   std::size_t boundary    = 0;
@@ -123,13 +130,13 @@ constexpr std::size_t memory_of_form(TrainingForm form, ModelSizes const& sizes,
     case TrainingForm::mirrored:
     case TrainingForm::parameter_servers: return (2 + k) * V + A;
     case TrainingForm::zero_one: return 2 * V + part(k * V) + A;
-    case TrainingForm::zero_two: return V + part((1 + k) * V) + block + A;          // one block before it is reduced
-    case TrainingForm::zero_three: return part((2 + k) * V) + 2 * block + A;        // the block at work, and the next
-    case TrainingForm::tensor_split: return part((2 + k) * V) + A;                  // N times the rows, 1/N of each
+    case TrainingForm::zero_two: return V + part((1 + k) * V) + block + A;    // one block before it is reduced
+    case TrainingForm::zero_three: return part((2 + k) * V) + 2 * block + A;  // the block at work, and the next
+    case TrainingForm::tensor_split: return part((2 + k) * V) + A;            // N times the rows, 1/N of each
     case TrainingForm::pipeline: {
       auto const m = static_cast<std::size_t>(sizes.micro_batches);
       auto most    = sizes.stages.empty() ? part((2 + k) * V) + N * A / m : 0;
-      for (std::size_t i = 0; i < sizes.stages.size(); ++i) {              // keeps what backward has not come back for
+      for (std::size_t i = 0; i < sizes.stages.size(); ++i) {  // keeps what backward has not come back for
         auto const kept = static_cast<double>(N * A * std::min(m, N - i) / m) * sizes.stages[i].products;
         most            = std::max(most, (2 + k) * sizes.stages[i].variables + static_cast<std::size_t>(kept));
       }
@@ -144,7 +151,7 @@ constexpr std::size_t memory_of_form(TrainingForm form, ModelSizes const& sizes,
 constexpr std::size_t sent_by_form(TrainingForm form, ModelSizes const& sizes, int ranks) {
   if (ranks == 1) return 0;
   auto const N      = static_cast<std::size_t>(ranks);
-  auto const others = [&](std::size_t bytes) { return bytes / N * (N - 1); };       // (N - 1) / N of them
+  auto const others = [&](std::size_t bytes) { return bytes / N * (N - 1); };  // (N - 1) / N of them
   switch (form) {
     case TrainingForm::one_device: return 0;
     case TrainingForm::mirrored:
@@ -168,8 +175,8 @@ namespace detail {
 /// it: one line, and room for the block at work and the next one.
 inline VirtualTime gathered_step(VirtualTime compute, int blocks, VirtualTime gather, VirtualTime scatter) {
   auto const passes = 2 * blocks;
-  auto line = gather, work = VirtualTime{};                                // when each is free
-  auto gathered = gather;                                                  // of the block that computes next
+  auto line = gather, work = VirtualTime{};  // when each is free
+  auto gathered = gather;                    // of the block that computes next
   for (int i = 0; i < passes; ++i) {
     auto const begin = std::max(work, gathered);
     if (i + 1 < passes) gathered = line = std::max(line, begin) + gather;
@@ -188,14 +195,14 @@ template <class Forward, class Backward>
 VirtualTime pipelined_step(int stages, int micro_batches, Forward&& forward, Backward&& backward, VirtualTime send,
                            VirtualTime receive) {
   auto const S = static_cast<std::size_t>(stages), m = static_cast<std::size_t>(micro_batches);
-  auto ends    = std::array{std::vector<VirtualTime>(S * m, VirtualTime::min()),
-                            std::vector<VirtualTime>(S * m, VirtualTime::min())};
-  auto clocks  = std::vector<VirtualTime>(S);
-  auto done    = std::vector<std::array<std::size_t, 2>>(S);               // forwards, backwards
+  auto ends   = std::array{std::vector<VirtualTime>(S * m, VirtualTime::min()),
+                         std::vector<VirtualTime>(S * m, VirtualTime::min())};
+  auto clocks = std::vector<VirtualTime>(S);
+  auto done   = std::vector<std::array<std::size_t, 2>>(S);  // forwards, backwards
   for (auto left = 2 * S * m; left > 0;) {
     for (std::size_t s = 0; s < S; ++s) {
       auto& [f, b]     = done[s];
-      auto const ahead = std::min(m, S - s);                               // forwards before the first backward
+      auto const ahead = std::min(m, S - s);  // forwards before the first backward
       if (b == m) continue;
       auto const back   = f == m || f - b >= ahead;
       auto const i      = back ? b : f;
@@ -232,20 +239,19 @@ VirtualTime step_of_form(TrainingForm form, ModelSizes const& sizes, int ranks, 
       return step_time(sizes.compute, times.reduce_scatter(block), sizes.blocks) + times.all_gather(sizes.variables);
     case TrainingForm::zero_three:
       return detail::gathered_step(sizes.compute, sizes.blocks, times.all_gather(block), times.reduce_scatter(block));
-    case TrainingForm::tensor_split:
-      return sizes.compute + 4 * sizes.blocks * times.all_reduce(N * sizes.boundary);
+    case TrainingForm::tensor_split: return sizes.compute + 4 * sizes.blocks * times.all_reduce(N * sizes.boundary);
     case TrainingForm::pipeline: {
       auto const m  = sizes.micro_batches;
       auto boundary = sizes.stages.empty() ? sizes.boundary : 0;
       for (auto const& stage : sizes.stages) boundary = std::max({boundary, stage.passes, stage.returns});
       auto const passed  = N * boundary / static_cast<std::size_t>(m);
-      auto const compute = [&](int stage) {                                // of all micro-batches
+      auto const compute = [&](int stage) {  // of all micro-batches
         if (sizes.stages.empty()) return sizes.compute;
         return virtual_seconds(seconds(sizes.compute) * ranks * sizes.stages[static_cast<std::size_t>(stage)].products);
       };
-      return detail::pipelined_step(ranks, m, [&](int stage) { return compute(stage) / 3 / m; },
-                                    [&](int stage) { return compute(stage) * 2 / 3 / m; },
-                                    times.send(passed), times.receive(passed));
+      return detail::pipelined_step(
+          ranks, m, [&](int stage) { return compute(stage) / 3 / m; },
+          [&](int stage) { return compute(stage) * 2 / 3 / m; }, times.send(passed), times.receive(passed));
     }
     case TrainingForm::parameter_servers: break;
   }

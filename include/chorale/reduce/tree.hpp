@@ -16,15 +16,15 @@ struct BinaryTree {
   static constexpr int level(Rank rank) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(rank) + 1U)) - 1;
   }
-  static constexpr int steps(int ranks) { return 4 * level(ranks - 1); }    // two children to each level, up and down
+  static constexpr int steps(int ranks) { return 4 * level(ranks - 1); }  // two children to each level, up and down
 
   /// chunk   the chunk that this tree reduces
   static constexpr Step step(Rank rank, int ranks, int s, int chunk) {
     auto const half  = steps(ranks) / 2;
     bool const up    = s < half;
-    auto const turn  = up ? s : 2 * half - 1 - s;                     // down is up in reverse
-    auto const depth = half / 2 - turn / 2;                           // level of the children whose turn it is
-    auto const side  = 1 + turn % 2;                                  // 1: on the left, 2: on the right
+    auto const turn  = up ? s : 2 * half - 1 - s;  // down is up in reverse
+    auto const depth = half / 2 - turn / 2;        // level of the children whose turn it is
+    auto const side  = 1 + turn % 2;               // 1: on the left, 2: on the right
     auto const one   = Chunks::one(chunk);
     if (rank > 0 && level(rank) == depth && (rank - 1) % 2 == side - 1) {
       auto const parent = (rank - 1) / 2;
@@ -82,7 +82,7 @@ struct DoubleTreeAllReduce : ScheduledAllReduce<DoubleTreeAllReduce> {
   static constexpr int widest(int) { return 1; }
   static constexpr int steps(int ranks) { return 2 * detail::BinaryTree::steps(ranks); }
 
-  static constexpr Step step(Rank rank, int ranks, int s) {           // the trees take turns
+  static constexpr Step step(Rank rank, int ranks, int s) {  // the trees take turns
     if (s % 2 == 0) return detail::BinaryTree::step(rank, ranks, s / 2, 0);
     auto const mirrored = [&](Rank r) { return r == nobody ? nobody : ranks - 1 - r; };
     auto step           = detail::BinaryTree::step(mirrored(rank), ranks, s / 2, 1);

@@ -35,14 +35,14 @@ namespace chorale {
 /// rows                  of a rank's share of a batch, where each has one
 /// boundary_per_row      bytes between two blocks of the model, of one row; 0: not known
 struct TrainingCluster {
-  int ranks            = 1;
-  std::size_t memory   = 0;
+  int ranks          = 1;
+  std::size_t memory = 0;
   NetworkModel network{};
-  double products_per_second = 0;
+  double products_per_second   = 0;
   std::size_t rows             = 1;
   std::size_t boundary_per_row = 0;
-  int micro_batches = 8;
-  int servers       = 0;
+  int micro_batches            = 8;
+  int servers                  = 0;
 };
 
 /// One row of what advise() says: what a form costs, whether it fits, and why it is chosen or not.
@@ -66,7 +66,8 @@ struct TrainingAdvice {
     auto const row = [&](std::string_view form, std::string const& memory, std::string const& sent,
                          std::string const& step, std::string const& why) {
       made += formatted("%-18.*s %10s %12s %12s   ", static_cast<int>(form.size()), form.data(), memory.c_str(),
-                        sent.c_str(), step.c_str()) + why + "\n";
+                        sent.c_str(), step.c_str()) +
+              why + "\n";
     };
     row("form", "memory", "sent", "step", "");
     for (auto const& one : forms) {
@@ -111,8 +112,8 @@ inline TrainingAdvice advise(ModelSizes const& sizes, TrainingCluster const& clu
   auto advice      = TrainingAdvice{{}, 0, cluster.ranks};
   auto const times = PredictedTimes{cluster.ranks, cluster.network};
   auto const add   = [&](TrainingForm form, VirtualTime step) {
-    auto const cost = FormCost{form, memory_of_form(form, sizes, cluster.ranks),
-                               sent_by_form(form, sizes, cluster.ranks), step};
+    auto const cost =
+        FormCost{form, memory_of_form(form, sizes, cluster.ranks), sent_by_form(form, sizes, cluster.ranks), step};
     advice.forms.push_back({cost, cluster.memory == 0 || cost.memory <= cluster.memory});
   };
   add(one_device, sizes.compute * cluster.ranks);
@@ -123,11 +124,11 @@ inline TrainingAdvice advise(ModelSizes const& sizes, TrainingCluster const& clu
     if (!sizes.stages.empty() || (sizes.boundary != 0 && sizes.blocks >= cluster.ranks))
       add(pipeline, step_of_form(pipeline, sizes, cluster.ranks, times));
     if (cluster.servers > 0)
-      add(parameter_servers, sizes.compute + predicted_servers_time(cluster.ranks, cluster.servers, sizes.variables,
-                                                                    cluster.network));
+      add(parameter_servers,
+          sizes.compute + predicted_servers_time(cluster.ranks, cluster.servers, sizes.variables, cluster.network));
   }
   auto& forms     = advice.forms;
-  auto const good = [&](FormAdvice const& a, FormAdvice const& b) {        // a is better than b, which came before it
+  auto const good = [&](FormAdvice const& a, FormAdvice const& b) {  // a is better than b, which came before it
     if (a.fits != b.fits) return a.fits;
     return a.fits ? a.cost.step < b.cost.step - b.cost.step / 100 : a.cost.memory < b.cost.memory;
   };
@@ -149,8 +150,7 @@ inline TrainingAdvice advise(ModelSizes const& sizes, TrainingCluster const& clu
 /// The sizes of a model as the functions above need them.
 ///
 /// device   that computes: kernels are asked for their workspaces
-template <class M, class D>
-ModelSizes sizes_of(M const& model, TrainingCluster const& cluster, D const& device) {
+template <class M, class D> ModelSizes sizes_of(M const& model, TrainingCluster const& cluster, D const& device) {
   auto const plan   = PlanView{model.plan};
   auto const memory = memory_of(model, cluster.rows, device);
   auto sizes        = ModelSizes{.variables     = memory.variables,
@@ -173,29 +173,28 @@ ModelSizes sizes_of(M const& model, TrainingCluster const& cluster, D const& dev
 namespace detail {
 
 /// The stages in which a pipeline cuts a model; none for a model that is not a network derived from nn::Graph.
-template <class M>
-struct StagesOf {
-  template <class D>
-  static std::vector<StageSizes> of(int, std::size_t) { return {}; }
+template <class M> struct StagesOf {
+  template <class D> static std::vector<StageSizes> of(int, std::size_t) { return {}; }
 };
 template <class Net, class Losses, class Optimizer, class Metrics>
 struct StagesOf<nn::CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   /// One section for each stage, cut as MeshStrategy{mesh, pipelined<..>()} does. None if it refuses the network.
   ///
   /// rows   of one rank
-  template <class D>
-  static std::vector<StageSizes> of(int stages, std::size_t rows) {
+  template <class D> static std::vector<StageSizes> of(int stages, std::size_t rows) {
     namespace graph = nn::graph;
     auto made       = std::vector<StageSizes>{};
     if constexpr (std::is_same_v<D, Cpu>) {
-      if (graph::has_ragged(graph::Traced<Net, graph::NoDevice>::calls) || nn::plan_of<Net>.table_elements != 0) return made;
+      if (graph::has_ragged(graph::Traced<Net, graph::NoDevice>::calls) || nn::plan_of<Net>.table_elements != 0)
+        return made;
       auto const whole = graph::whole_of<Net, D>();
       auto const cut   = graph::cut_of(whole.g, graph::Traced<Net, graph::NoDevice>::calls.cuts, stages);
       if (cut.flaw != graph::CutFlaw::none) return made;
       made.resize(static_cast<std::size_t>(stages));
       for (std::size_t v = 0; v < whole.variables.size(); ++v)
         for (auto const x : graph::users_of(whole, cut.ends, static_cast<int>(v)))
-          made[static_cast<std::size_t>(x)].variables += sizeof(float) * plan::aligned(nn::plan_of<Net>.variables[v].size);
+          made[static_cast<std::size_t>(x)].variables +=
+              sizeof(float) * plan::aligned(nn::plan_of<Net>.variables[v].size);
       auto products = std::size_t{0};
       for (auto const& call : whole.g.calls) products += call.products;
       auto const schedule = graph::Scheduler{whole.g, whole.trains}.schedule();
@@ -210,7 +209,7 @@ struct StagesOf<nn::CompiledGraph<Net, Losses, Optimizer, Metrics>> {
           return rows * whole.g.values[static_cast<std::size_t>(one.value)].bytes;
         };
         for (auto const& one : section.arrivals()) stage.returns += one.number ? size(one) : 0;
-        auto sent = std::vector<std::pair<int, int>>{};                    // a value, and the section that gets it, once
+        auto sent = std::vector<std::pair<int, int>>{};  // a value, and the section that gets it, once
         for (auto const& one : section.departures()) {
           auto const to = std::pair{one.value, one.other};
           if (one.other == x || std::ranges::count(sent, to) != 0) continue;
@@ -229,8 +228,7 @@ struct StagesOf<nn::CompiledGraph<Net, Losses, Optimizer, Metrics>> {
 /// pipeline are those in which a network derived from nn::Graph is cut, with their variables, products and messages.
 ///
 ///   std::cout << advise(model, {.ranks = 8, .memory = 80'000'000'000, .products_per_second = 50e12}, Cpu{}).text();
-template <class M, class D>
-  requires requires(M const& model) { model.optimizer; }
+template <class M, class D> requires requires(M const& model) { model.optimizer; }
 TrainingAdvice advise(M const& model, TrainingCluster const& cluster, D const& device) {
   auto const stages = detail::StagesOf<M>::template of<D>(cluster.ranks, cluster.rows);
   auto sizes        = sizes_of(model, cluster, device);

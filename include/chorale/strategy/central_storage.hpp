@@ -12,15 +12,13 @@ namespace chorale {
 
 /// Replica of a CentralStorageStrategy: the first replica updates the variables that all read. A custom training loop
 /// calls optimizer.apply() on every replica after all_reduce(); the next step then waits for the update.
-template <class R, class E>
-class CentralReplica : public Replica<R, E> {
+template <class R, class E> class CentralReplica : public Replica<R, E> {
   using Base = Replica<R, E>;
 
  public:
   using Base::Base;
 
-  template <class Model, class Batch>
-  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+  template <class Model, class Batch> ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     if (may_be_written_) barrier();
     return Base::value_and_gradient(model, batch);
   }
@@ -29,7 +27,7 @@ class CentralReplica : public Replica<R, E> {
     if (may_be_written_) barrier();
     return Base::value_and_gradient_ahead(model, batch, at_end);
   }
-  using Base::all_reduce;                                                  // of tensors
+  using Base::all_reduce;  // of tensors
   void all_reduce(Gradients& gradients) {
     Base::all_reduce(gradients);
     may_be_written_ = true;
@@ -43,7 +41,7 @@ class CentralReplica : public Replica<R, E> {
   void all_met() { may_be_written_ = false; }
 
  private:
-  bool may_be_written_ = false;                                            // the variables, by the first replica
+  bool may_be_written_ = false;  // the variables, by the first replica
 };
 
 /// Synchronous data parallelism in one process with one copy of the variables: one replica per compute device, which
@@ -56,15 +54,13 @@ class CentralReplica : public Replica<R, E> {
 ///         of MirroredStrategy, bit by bit, and then one barrier
 /// throws  BadArgument when the list of devices is empty
 /// source  tf.distribute.experimental.CentralStorageStrategy
-template <Device D = DefaultDevice>
-class CentralStorageStrategy {
+template <Device D = DefaultDevice> class CentralStorageStrategy {
  public:
-  using device    = D;
-  using placement = chorale::placement::Central;
-  static constexpr bool reduces_every_step = true;
-  static constexpr bool shares_variables   = true;
-  template <class R, class E>
-  using replica_type = CentralReplica<R, E>;
+  using device                                   = D;
+  using placement                                = chorale::placement::Central;
+  static constexpr bool reduces_every_step       = true;
+  static constexpr bool shares_variables         = true;
+  template <class R, class E> using replica_type = CentralReplica<R, E>;
 
   explicit CentralStorageStrategy(std::vector<D> compute_devices = D::visible())
       : CentralStorageStrategy{compute_devices, first(compute_devices)} {}
@@ -73,19 +69,19 @@ class CentralStorageStrategy {
     static_cast<void>(first(devices_));
   }
 
-  int            num_replicas() const { return replicas_on(devices_); }
-  Group          group() const { return Group::all_local(static_cast<int>(devices_.size())); }
+  int num_replicas() const { return replicas_on(devices_); }
+  Group group() const { return Group::all_local(static_cast<int>(devices_.size())); }
   std::vector<D> local_devices() const { return devices_; }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);                           // now nobody reads the variables any more
+    replica.all_reduce(gradients);  // now nobody reads the variables any more
     if (replica.id() == 0) {
       auto const scope = typename D::Scope{parameter_device_};
       model.optimizer.apply(model.net.variables(), gradients);
     } else {
       model.optimizer.follow(gradients);
     }
-    replica.barrier();                                       // now everybody may
+    replica.barrier();  // now everybody may
   }
 
  private:

@@ -17,9 +17,9 @@ namespace chorale {
 ///         server", NIPS 2013
 template <class C>
 concept Consistency = requires {
-  { C::rounds }    -> std::convertible_to<bool>;
+  { C::rounds } -> std::convertible_to<bool>;
   { C::staleness } -> std::convertible_to<int>;
-  { C::spares }    -> std::convertible_to<int>;
+  { C::spares } -> std::convertible_to<int>;
 };
 
 /// No rounds: every push is an update by itself, as soon as it has arrived in full. No worker waits for another.
@@ -31,8 +31,7 @@ struct Asynchronous {
 };
 
 /// Rounds; a worker computes on values that lack at most k of them. BoundedStaleness<0> gives the bits of Synchronous.
-template <int k>
-struct BoundedStaleness {
+template <int k> struct BoundedStaleness {
   static_assert(k >= 0, "chorale: BoundedStaleness<k> needs k of at least 0");
   static constexpr bool rounds   = true;
   static constexpr int staleness = k, spares = 0;
@@ -51,8 +50,7 @@ struct Synchronous {
 ///
 /// keeps   at least one worker is waited for, else the server refuses to start
 /// source  Chen et al., "Revisiting distributed synchronous SGD", 2016
-template <int b>
-struct BackupWorkers {
+template <int b> struct BackupWorkers {
   static_assert(b >= 0, "chorale: BackupWorkers<b> needs b of at least 0");
   static constexpr bool rounds   = true;
   static constexpr int staleness = 0, spares = b;

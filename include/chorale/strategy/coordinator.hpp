@@ -32,8 +32,7 @@ namespace chorale {
 /// Context of a closure on its worker: a copy of the model on each device of the worker, and the servers.
 ///
 /// keeps   when a closure begins, the copies have the servers' current values
-template <class Model, class D, Endpoint E>
-class WorkerContext {
+template <class Model, class D, Endpoint E> class WorkerContext {
  public:
   using instance = typename Model::template instance<D>;
 
@@ -47,23 +46,22 @@ class WorkerContext {
   void connect(parameter_server::ShardLayout const& shards, ParameterOptions const& options) {
     client_ = std::make_unique<parameter_server::Client<E>>(*at_, shards, options);
   }
-  void leave() { client_->leave(); }                                       // the last call
-  void begin() { pull(); }                                                 // before each closure
+  void leave() { client_->leave(); }  // the last call
+  void begin() { pull(); }            // before each closure
 
-  int index() const { return at_->rank() - 1; }                            // of `count()`; -1: the coordinator
+  int index() const { return at_->rank() - 1; }  // of `count()`; -1: the coordinator
   int count() const { return count_; }
   std::vector<D> const& devices() const { return devices_; }
 
   /// The copy of the model on the first device.
   instance& model() { return copies_.front(); }
-  parameter_server::Client<E>& servers() { return *client_; }              // e.g. for rows of a table
+  parameter_server::Client<E>& servers() { return *client_; }  // e.g. for rows of a table
 
   /// Computes forward, loss and backward of a batch, each device a part of it; the gradients of all are one push. Then
   /// the copies have the servers' values.
   ///
   /// returns   the loss, a sum over rows
-  template <class Batch>
-  Sum<float> step(Batch const& batch) {
+  template <class Batch> Sum<float> step(Batch const& batch) {
     run([&](std::size_t i) {
       auto const part = batch.part(static_cast<int>(i), static_cast<int>(copies_.size()));
       losses_[i]      = copies_[i].value_and_gradient(part, part.first_row, LooksAtEnd{});
@@ -97,9 +95,8 @@ class WorkerContext {
   }
 
  private:
-  template <class Work>
-  void run(Work&& work) {
-    team_.run(work, [](std::size_t, std::exception const&) {});               // no device waits for another
+  template <class Work> void run(Work&& work) {
+    team_.run(work, [](std::size_t, std::exception const&) {});  // no device waits for another
   }
 
   /// Adds the gradients of all copies, in their order, to those of the first; each device adds a part of them.
@@ -123,8 +120,7 @@ class WorkerContext {
       client_->pulled().copy(client_->tables(), model().net.variables().values.data(), to, seen);
     });
   }
-  template <class Copy>
-  void spread(Copy const& copy) {
+  template <class Copy> void spread(Copy const& copy) {
     if (copies_.size() == 1) return;
     run([&](std::size_t i) {
       if (i != 0) copy(copies_[i].net.variables().values, seen_[i]);
@@ -140,7 +136,6 @@ class WorkerContext {
   ReplicaThreads<D> team_;
   std::vector<Sum<float>> losses_;
 };
-
 
 /// Trains with a coordinator: a program that runs on one rank, and has workers run closures in any order.
 ///
@@ -172,20 +167,22 @@ std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchr
                                                  Model const& model, T transport, std::tuple<Known...> const& known,
                                                  Program&& program, Seed seed = {}) {
   using S = ParameterServerStrategy<Asynchronous, P, D>;
-  static_assert(ModelOn<Model, D>, "chorale: the model argument is not a Model. It needs batch, metric_names, plan, "
-                                   "optimizer and instantiate(device, seed). See nn::compile and custom_model");
-  static_assert(Transport<T> && Spares<T, S>, "chorale: over this Transport all ranks fail together, but a lost worker "
-                                              "of a coordinator is only missed. Use TcpTransport or "
-                                              "SharedMemoryTransport, or LocalTransport for threads. See "
-                                              "docs/30-compose.md");
-  using E    = typename T::endpoint;
-  using Here = WorkerContext<Model, D, E>;
+  static_assert(ModelOn<Model, D>,
+                "chorale: the model argument is not a Model. It needs batch, metric_names, plan, "
+                "optimizer and instantiate(device, seed). See nn::compile and custom_model");
+  static_assert(Transport<T> && Spares<T, S>,
+                "chorale: over this Transport all ranks fail together, but a lost worker "
+                "of a coordinator is only missed. Use TcpTransport or "
+                "SharedMemoryTransport, or LocalTransport for threads. See "
+                "docs/30-compose.md");
+  using E            = typename T::endpoint;
+  using Here         = WorkerContext<Model, D, E>;
   auto const workers = strategy.cluster().workers() - 1;
   CHORALE_EXPECTS(workers >= 1, "a coordinator needs workers beside it, but " + strategy.cluster().found_in() +
                                     " names 1 task that is the chief or a worker, and that one coordinates");
   S::prepare(transport);
   auto endpoints = transport.connect(strategy.tasks());
-  auto host      = parameter_server::ServerHost<E>{};                      // ends after the workers have left
+  auto host      = parameter_server::ServerHost<E>{};  // ends after the workers have left
   auto here      = std::vector<std::unique_ptr<Here>>{};
   for (auto& at : endpoints)
     if (at.rank() <= workers)
@@ -217,7 +214,7 @@ std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchr
       threads.emplace_back("worker " + std::to_string(endpoints[i].rank()), [&run, i] {
         try {
           run(i);
-        } catch (std::exception const&) {                                  // a worker is lost: the coordinator goes on
+        } catch (std::exception const&) {  // a worker is lost: the coordinator goes on
         }
       });
     run(0);

@@ -25,21 +25,20 @@ namespace chorale {
 ///         the optimizer
 /// source  Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017; the pairs are
 ///         those of a round-robin tournament
-template <Strategy Base>
-class Gossip {
+template <Strategy Base> class Gossip {
  public:
-  using device    = typename Base::device;
-  using placement = typename Base::placement;
-  template <class R>
-  static constexpr bool takes = gives_plain_sums<R>;                      // R averages the variables
-  static_assert(placement::writes_everywhere && !shards_optimizer<Base>,
-                "chorale: Gossip needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
+  using device                                   = typename Base::device;
+  using placement                                = typename Base::placement;
+  template <class R> static constexpr bool takes = gives_plain_sums<R>;  // R averages the variables
+  static_assert(
+      placement::writes_everywhere && !shards_optimizer<Base>,
+      "chorale: Gossip needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
 
   explicit Gossip(Base base) : base_{std::move(base)} {}
 
   /// Rank of this rank's peer in a round, or its own rank if it has no peer.
   static constexpr Rank partner(Rank rank, int ranks, int round) {
-    auto const seats = ranks + ranks % 2, circle = seats - 1;              // the last place is fixed, the others rotate
+    auto const seats = ranks + ranks % 2, circle = seats - 1;  // the last place is fixed, the others rotate
     auto const r     = round % circle;
     auto const meets = [&](Rank a) {
       if (a == circle) return r;
@@ -50,17 +49,17 @@ class Gossip {
     return other >= ranks ? rank : other;
   }
 
-  int   num_replicas() const { return base_.num_replicas(); }
+  int num_replicas() const { return base_.num_replicas(); }
   Group group() const { return base_.group(); }
   std::vector<device> local_devices() const { return base_.local_devices(); }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: other replicas go on
+    if (gradients.rows() == 0) ++model.optimizer.now.step;  // an empty share: other replicas go on
     else {
       replica.apart.changed.keep(model.net.variables(), gradients);
       model.optimizer.apply(model.net.variables(), gradients);
     }
-    auto const round = static_cast<int>(model.optimizer.now.step % 1'000'000);         // so that a run can resume
+    auto const round = static_cast<int>(model.optimizer.now.step % 1'000'000);  // so that a run can resume
     auto const other = partner(replica.id(), replica.num_replicas(), round);
     if (other == replica.id()) return;
     auto const mine = model.net.variables().body(), theirs = gradients.body();

@@ -38,17 +38,15 @@ namespace detail {
 /// The endpoint of a rank in its node, with its ways to other nodes.
 ///
 /// tags    a Replica has 1, for the ranks of its node; operations of all ranks have 2, and of one shard's ranks 3
-template <class E>
-class NodeEndpoint : public SubEndpoint<E> {
+template <class E> class NodeEndpoint : public SubEndpoint<E> {
  public:
   static constexpr auto of_all = Tag{2}, of_between = Tag{3};
 
   /// within   ranks of a node, which are neighbours
-  NodeEndpoint(E& at, int within)
-      : SubEndpoint<E>{at, node_of(at, within)}, all{&at}, between{at, alike(at, within)} {}
+  NodeEndpoint(E& at, int within) : SubEndpoint<E>{at, node_of(at, within)}, all{&at}, between{at, alike(at, within)} {}
 
   E* all;
-  SubEndpoint<E> between;                                                  // the ranks with this shard, one of each node
+  SubEndpoint<E> between;  // the ranks with this shard, one of each node
 
  private:
   static std::vector<Rank> node_of(E const& at, int within) {
@@ -65,8 +63,7 @@ class NodeEndpoint : public SubEndpoint<E> {
 
 /// The sums of units over all nodes: each is reduce-scattered within its node, and after backward the shards are added
 /// up between nodes, all at once.
-template <class R, class E>
-class UnitSums<R, NodeEndpoint<E>> : public UnitSums<R, SubEndpoint<E>> {
+template <class R, class E> class UnitSums<R, NodeEndpoint<E>> : public UnitSums<R, SubEndpoint<E>> {
   using Base = UnitSums<R, SubEndpoint<E>>;
 
  public:
@@ -106,18 +103,15 @@ class UnitSums<Reproducible<L, R>, NodeEndpoint<E>> : public UnitSums<Reproducib
 };
 
 /// The endpoint of a replica in its node, as a base: it is there before the replica that uses it, and never moves.
-template <int within, class E>
-struct HasNode {
+template <int within, class E> struct HasNode {
   explicit HasNode(E& at) : node{std::make_unique<NodeEndpoint<E>>(at, within)} {}
 
   std::unique_ptr<NodeEndpoint<E>> node;
 };
 
 /// True if R, or what Reproducible adds up by, has halves that are messages.
-template <class R>
-inline constexpr bool sends_halves = requires { requires Schedule<typename R::scatter>; };
-template <int L, class R>
-inline constexpr bool sends_halves<Reproducible<L, R>> = sends_halves<R>;
+template <class R> inline constexpr bool sends_halves = requires { requires Schedule<typename R::scatter>; };
+template <int L, class R> inline constexpr bool sends_halves<Reproducible<L, R>> = sends_halves<R>;
 
 }  // namespace detail
 
@@ -137,8 +131,9 @@ class HybridReplica : private detail::HasNode<within, E>,
   // Among all ranks, not those of the node alone.
   using All::id, All::num_replicas, All::all_reduce, All::reduce, All::mean, All::sums;
   using All::exchange, All::all_gather, All::broadcast, All::barrier, All::sent, All::now;
-  template <std::same_as<Gradients> G>
-  void all_reduce(G& gradients) { Units::all_reduce(gradients); }          // which refuses them
+  template <std::same_as<Gradients> G> void all_reduce(G& gradients) {
+    Units::all_reduce(gradients);
+  }  // which refuses them
 
   /// Brings the shards of the first node to rank 0, which needs no others: those of each node are the whole.
   void gather_shards(placement::ShardCut const& cut, Span<float const> mine, Span<float> whole, std::size_t times = 1) {
@@ -167,22 +162,20 @@ class HybridReplica : private detail::HasNode<within, E>,
 ///           a unit from all ranks, as a mirrored replica does
 /// throws    BadArgument when the ranks are no multiple of `within`, and as ShardedStrategy
 /// source    Zhao et al., "PyTorch FSDP", VLDB 2023: hybrid sharding
-template <Zero zero, int within, Device D = DefaultDevice>
-class HybridStrategy {
-  static_assert(zero != Zero::one && within >= 1,
-                "chorale: HybridStrategy<zero, within> is for Zero::two and Zero::three, within nodes of 1 rank or more. "
-                "For Zero::one use ShardedStrategy<Zero::one>");
+template <Zero zero, int within, Device D = DefaultDevice> class HybridStrategy {
+  static_assert(
+      zero != Zero::one && within >= 1,
+      "chorale: HybridStrategy<zero, within> is for Zero::two and Zero::three, within nodes of 1 rank or more. "
+      "For Zero::one use ShardedStrategy<Zero::one>");
   using Shards = ShardedStrategy<zero == Zero::one ? Zero::two : zero, D>;
 
  public:
-  using device    = D;
-  using placement = typename Shards::placement;                            // of the variables, within a node
+  using device                             = D;
+  using placement                          = typename Shards::placement;  // of the variables, within a node
   static constexpr bool reduces_every_step = true, shards_optimizer = true;
   static constexpr bool shards_gradients = true, shards_variables = Shards::shards_variables;
-  template <class R>
-  static constexpr bool takes = scatters<R> && detail::sends_halves<typename WithoutCut<R>::type>;
-  template <class R, class E>
-  using replica_type = HybridReplica<within, typename WithoutCut<R>::type, E>;
+  template <class R> static constexpr bool takes = scatters<R> && detail::sends_halves<typename WithoutCut<R>::type>;
+  template <class R, class E> using replica_type = HybridReplica<within, typename WithoutCut<R>::type, E>;
 
   explicit HybridStrategy(std::vector<D> devices = D::visible()) : ranks_{std::move(devices)} { check(); }
   explicit HybridStrategy(Cluster cluster) : ranks_{std::move(cluster)} { check(); }
@@ -204,8 +197,7 @@ class HybridStrategy {
   void update(auto& replica, auto& model, Gradients& gradients) const { ranks_.update(replica, model, gradients); }
 
   /// Not known: they are of two groups of ranks.
-  template <class R>
-  StepOperations step_operations(PlanView const&, R const&, int) const {
+  template <class R> StepOperations step_operations(PlanView const&, R const&, int) const {
     auto unknown     = StepOperations{};
     unknown.is_known = false;
     return unknown;
@@ -220,7 +212,7 @@ class HybridStrategy {
                       "a multiple of " + std::to_string(within) + " ranks, or nodes of another size."};
   }
 
-  Shards ranks_;                                                           // devices, ranks and addresses
+  Shards ranks_;  // devices, ranks and addresses
 };
 
 }  // namespace chorale

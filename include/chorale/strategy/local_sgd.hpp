@@ -20,27 +20,26 @@ namespace chorale {
 ///         changed in h steps, 8 bytes and a vector each; at the end of an epoch the table once for each slot of the
 ///         optimizer
 /// source  Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019
-template <int h, Strategy Base>
-class LocalSgd {
+template <int h, Strategy Base> class LocalSgd {
   static_assert(h >= 1, "chorale: LocalSgd<h> averages every h steps, and h is at least 1");
 
  public:
-  using device    = typename Base::device;
-  using placement = typename Base::placement;
-  template <class R>
-  static constexpr bool takes = gives_plain_sums<R>;                      // R averages the variables
-  static_assert(placement::writes_everywhere && !shards_optimizer<Base>,
-                "chorale: LocalSgd needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
+  using device                                   = typename Base::device;
+  using placement                                = typename Base::placement;
+  template <class R> static constexpr bool takes = gives_plain_sums<R>;  // R averages the variables
+  static_assert(
+      placement::writes_everywhere && !shards_optimizer<Base>,
+      "chorale: LocalSgd needs a strategy with a copy of the variables on every replica, e.g. MirroredStrategy");
 
   explicit LocalSgd(Base base) : base_{std::move(base)} {}
 
-  int   num_replicas() const { return base_.num_replicas(); }
+  int num_replicas() const { return base_.num_replicas(); }
   Group group() const { return base_.group(); }
   std::vector<device> local_devices() const { return base_.local_devices(); }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
     replica.apart.rows += gradients.rows();
-    if (gradients.rows() == 0) ++model.optimizer.now.step;   // an empty share: other replicas go on
+    if (gradients.rows() == 0) ++model.optimizer.now.step;  // an empty share: other replicas go on
     else {
       replica.apart.changed.keep(model.net.variables(), gradients);
       model.optimizer.apply(model.net.variables(), gradients);
@@ -65,9 +64,6 @@ class LocalSgd {
   Base base_;
 };
 
-template <int h, Strategy Base>
-LocalSgd<h, Base> local_sgd(Base base) {
-  return LocalSgd<h, Base>{std::move(base)};
-}
+template <int h, Strategy Base> LocalSgd<h, Base> local_sgd(Base base) { return LocalSgd<h, Base>{std::move(base)}; }
 
 }  // namespace chorale

@@ -36,14 +36,15 @@ constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, boo
   if (at.world == 1) return sum;
   if constexpr (!ShardedReduce<R> && !LossyReduce<R>) {
     auto const first = scatters ? plan::header : 0, last = plan.elements - (scatters ? plan::trailer : 0);
-    auto begin       = std::size_t{0};
+    auto begin = std::size_t{0};
     for (auto const end : clipped(bucket_ends<R>(plan.variables, plan.bucket_ends, plan.elements), first, last)) {
       if (scatters) {
         if constexpr (HasHalves<R>) {
           if constexpr (Schedule<typename R::scatter>) {
             auto ends = std::vector<std::size_t>{};
             for (int rank = 0; rank < at.world; ++rank)
-              ends.push_back(std::clamp(placement::Shard{rank, at.world}.of(plan.body().size()).end, begin, end) - begin);
+              ends.push_back(std::clamp(placement::Shard{rank, at.world}.of(plan.body().size()).end, begin, end) -
+                             begin);
             sum += scratch_bytes<typename R::scatter>(at.rank, at.world, end - begin, sizeof(float), ends);
           }
         }
@@ -53,7 +54,7 @@ constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, boo
       begin = end;
     }
   }
-  if (scatters) {                                                          // header and trailer; the shard report
+  if (scatters) {  // header and trailer; the shard report
     using Exact = RecursiveDoublingAllReduce;
     if constexpr (!ShardedReduce<R>)
       sum += scratch_bytes<Exact>(at.rank, at.world, plan::header + plan::trailer, sizeof(float));
@@ -76,8 +77,8 @@ constexpr std::size_t received_in_units(PlanView const& plan, UnitsView const& u
         for (std::size_t u = 0; u < units.count(); ++u)
           if ((u == units.turns ? 2 : u % 2) == place) {
             auto const size = size_of_unit(plan, units, u);
-            most = std::max(most, scratch_bytes<typename R::scatter>(at.rank, at.world, size, sizeof(float),
-                                                                     unit_ends(size, at.world)));
+            most            = std::max(most, scratch_bytes<typename R::scatter>(at.rank, at.world, size, sizeof(float),
+                                                                                unit_ends(size, at.world)));
           }
         sum += most;
       }
@@ -92,7 +93,7 @@ constexpr std::size_t received_in_units(PlanView const& plan, UnitsView const& u
 /// splits   it has the variables of its shard alone
 constexpr ReplicaMemory memory_in_units(ReplicaMemory whole, PlanView const& plan, UnitsView const& units, int slots,
                                         placement::Shard at, bool splits) {
-  auto own = std::size_t{0}, kept = own, largest = own;                    // elements
+  auto own = std::size_t{0}, kept = own, largest = own;  // elements
   for (std::size_t u = 0; u < units.count(); ++u) {
     auto const size = size_of_unit(plan, units, u);
     own += at.of(size).size();
@@ -100,7 +101,7 @@ constexpr ReplicaMemory memory_in_units(ReplicaMemory whole, PlanView const& pla
     else largest = std::max(largest, size);
   }
   auto const buffers = kept + std::min<std::size_t>(units.turns, 2) * largest;
-  auto const further = whole.gradients - plan.bytes_per_step();            // of other threads
+  auto const further = whole.gradients - plan.bytes_per_step();  // of other threads
   whole.variables    = sizeof(float) * (splits ? own : plan.values());
   whole.gradients    = sizeof(float) * (2 * plan::header + own + buffers) + further;
   whole.slots        = sizeof(float) * static_cast<std::size_t>(slots) * own;
@@ -127,7 +128,7 @@ constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, 
   if constexpr (requires { S::memory(whole, plan, slots, at); }) {
     return S::memory(whole, plan, slots, at);
   } else {
-    if constexpr (shares_variables<S>)                                     // the first replica has those of all
+    if constexpr (shares_variables<S>)  // the first replica has those of all
       if (at.rank != 0) whole.variables = whole.slots = 0;
     if constexpr (shards_gradients<S>) {
       whole          = detail::memory_in_units(whole, plan, units, slots, at, shards_variables<S>);

@@ -26,20 +26,17 @@
 namespace chorale {
 
 /// A part of a MeshStrategy: along the data axis, each replica has the optimizer's state of its shard of the variables.
-template <Zero zero>
-struct ShardedAlong {
-  static_assert(zero == Zero::one, "chorale: MeshStrategy shards the optimizer's state alone. Write "
-                                   "sharded<Zero::one>(\"data\"), or use ShardedStrategy<Zero::two> or <Zero::three>");
+template <Zero zero> struct ShardedAlong {
+  static_assert(zero == Zero::one,
+                "chorale: MeshStrategy shards the optimizer's state alone. Write "
+                "sharded<Zero::one>(\"data\"), or use ShardedStrategy<Zero::two> or <Zero::three>");
   std::string axis;
 };
 
 /// Shards the optimizer's state along an axis: MeshStrategy{mesh, sharded<Zero::one>("data")}.
 ///
 /// axis    the one along which batches are dealt out
-template <Zero zero>
-ShardedAlong<zero> sharded(std::string axis) {
-  return {std::move(axis)};
-}
+template <Zero zero> ShardedAlong<zero> sharded(std::string axis) { return {std::move(axis)}; }
 
 /// Synchronous training on a Mesh. Batches are dealt out along its axis "data", and gradients are added up along it;
 /// without it, all replicas get the whole batch. Replicas that differ along other axes get the same rows: layers that
@@ -54,57 +51,50 @@ ShardedAlong<zero> sharded(std::string axis) {
 ///         same rows in each step. Clipping to a norm: see docs/42-strategies.md
 /// throws  BadArgument when a part does not fit the mesh; PeerLost when a replica fails
 /// source  jax.sharding.Mesh; Shoeybi et al., "Megatron-LM", 2019
-template <class M, class... Parts>
-class MeshStrategy {
+template <class M, class... Parts> class MeshStrategy {
   static_assert(sizeof...(Parts) <= 1, "chorale: MeshStrategy takes a mesh and at most one sharded<Zero>(axis)");
 
-  template <class R, class E>
-  using OfShards = ShardedReplica<R, E>;
-  template <class R, class E>
-  using OfWhole = Replica<R, E>;
+  template <class R, class E> using OfShards = ShardedReplica<R, E>;
+  template <class R, class E> using OfWhole  = Replica<R, E>;
 
-  template <class R, class E, bool in_shards>
-  struct ReplicaIn {
+  template <class R, class E, bool in_shards> struct ReplicaIn {
     using type = MeshReplica<M, R, E, OfWhole>;
   };
-  template <class R, class E>
-  struct ReplicaIn<R, E, true> {
+  template <class R, class E> struct ReplicaIn<R, E, true> {
     using type = MeshReplica<M, R, E, OfShards>;
   };
 
  public:
-  using device    = DefaultDevice;
-  using placement = chorale::placement::Mirrored;                          // of a variable, or of one part of it
-  using mesh_type = M;
+  using device                             = DefaultDevice;
+  using placement                          = chorale::placement::Mirrored;  // of a variable, or of one part of it
+  using mesh_type                          = M;
   static constexpr bool reduces_every_step = true, shards_optimizer = sizeof...(Parts) == 1;
-  template <class R>
-  static constexpr bool takes = !shards_optimizer || scatters<R>;
-  template <class R, class E>
-  using replica_type = typename ReplicaIn<R, E, shards_optimizer>::type;
+  template <class R> static constexpr bool takes = !shards_optimizer || scatters<R>;
+  template <class R, class E> using replica_type = typename ReplicaIn<R, E, shards_optimizer>::type;
 
-  explicit MeshStrategy(M mesh, Parts const&... parts) : mesh_{std::move(mesh)} {
-    (check(parts), ...);
-  }
+  explicit MeshStrategy(M mesh, Parts const&... parts) : mesh_{std::move(mesh)} { (check(parts), ...); }
 
   M const& mesh() const { return mesh_; }
 
   int num_replicas() const { return M::size; }
-  int num_shares() const { return M::size_of(M::data); }                   // of a batch
+  int num_shares() const { return M::size_of(M::data); }  // of a batch
   Rank share_of(Rank rank) const { return M::coordinate(rank, M::data); }
   Group group() const { return mesh_.group(); }
   std::vector<device> local_devices() const { return mesh_.local_devices(); }
 
   /// The operations of a step. Those of layers, and of the norm of what is split, are not known to a plan.
-  template <class R>
-  StepOperations step_operations(PlanView const& plan, R const& reduce, int) const {
+  template <class R> StepOperations step_operations(PlanView const& plan, R const& reduce, int) const {
     auto made     = StepOperations{};
     made.is_known = !shards_optimizer && !is_split(plan.variables);
     if (!made.is_known) return made;
     detail::ReducesGradients<R>::add(made, reduce, plan, num_shares(), false);
     if (num_replicas() != num_shares())
-      made.add({.what = "reports", .element = Element::f64, .elements = 4, .ranks = num_replicas() / num_shares(),
-                .by = type_name<RecursiveDoublingAllReduce>(),
-                .traffic = detail::traffic_by<RecursiveDoublingAllReduce>});
+      made.add({.what     = "reports",
+                .element  = Element::f64,
+                .elements = 4,
+                .ranks    = num_replicas() / num_shares(),
+                .by       = type_name<RecursiveDoublingAllReduce>(),
+                .traffic  = detail::traffic_by<RecursiveDoublingAllReduce>});
     return made;
   }
 
@@ -130,17 +120,17 @@ class MeshStrategy {
     return std::ranges::any_of(plan, [](auto const& v) { return v.spec.split.parts > 1; });
   }
 
-  template <Zero zero>
-  static void check(ShardedAlong<zero> const& part) {
+  template <Zero zero> static void check(ShardedAlong<zero> const& part) {
     static_assert(M::has(M::data), "chorale: sharded<Zero>(\"data\") needs an Axis named \"data\" in the Mesh");
-    CHORALE_EXPECTS(part.axis == M::data, "the optimizer's state is sharded along the axis \"data\", among replicas "
-                                          "that have the same variables, got \"" + part.axis + "\"");
+    CHORALE_EXPECTS(part.axis == M::data,
+                    "the optimizer's state is sharded along the axis \"data\", among replicas "
+                    "that have the same variables, got \"" +
+                        part.axis + "\"");
   }
 
   M mesh_;
 };
 
-template <class M, class... Parts>
-MeshStrategy(M, Parts...) -> MeshStrategy<M, Parts...>;
+template <class M, class... Parts> MeshStrategy(M, Parts...) -> MeshStrategy<M, Parts...>;
 
 }  // namespace chorale

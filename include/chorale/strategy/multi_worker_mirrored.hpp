@@ -17,8 +17,7 @@ namespace chorale {
 namespace detail {
 
 /// Default devices of one process: its share of the host if the host has several processes, else all visible devices.
-template <Device D>
-std::vector<D> devices_of(Cluster const& cluster) {
+template <Device D> std::vector<D> devices_of(Cluster const& cluster) {
   if constexpr (requires { D::split(2); }) {
     auto const size = cluster.local_size();
     auto const here = static_cast<int>(D{}.cores().size());
@@ -40,8 +39,8 @@ inline std::vector<std::string> addresses_of(Cluster const& cluster, int devices
       at.port += d * apart;
       if (at.port >= ports) at.port = first_port + (at.port - ports) % (ports - first_port);
       if (std::ranges::find(all, at.text()) != all.end())
-        throw BadArgument{"device " + std::to_string(d) + " of the worker at " + address + " would listen at " + at.text() +
-                              ", where another one does.",
+        throw BadArgument{"device " + std::to_string(d) + " of the worker at " + address + " would listen at " +
+                              at.text() + ", where another one does.",
                           "ports of workers that are no multiple of 1000 apart, or one device for each worker."};
       all.push_back(at.text());
     }
@@ -62,11 +61,10 @@ inline std::vector<std::string> addresses_of(Cluster const& cluster, int devices
 /// throws  BadArgument when the cluster has tasks that this strategy cannot use, or this process is not a worker;
 ///         PeerLost when a replica fails: the variables are those of the step before
 /// source  tf.distribute.MultiWorkerMirroredStrategy
-template <Device D = DefaultDevice>
-class MultiWorkerMirroredStrategy {
+template <Device D = DefaultDevice> class MultiWorkerMirroredStrategy {
  public:
-  using device    = D;
-  using placement = chorale::placement::Mirrored;
+  using device                             = D;
+  using placement                          = chorale::placement::Mirrored;
   static constexpr bool reduces_every_step = true, applies_sums = true;
 
   explicit MultiWorkerMirroredStrategy(Cluster cluster)
@@ -107,7 +105,7 @@ class MultiWorkerMirroredStrategy {
   }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);                           // Reduce over Transport; most buckets sent during backward
+    replica.all_reduce(gradients);  // Reduce over Transport; most buckets sent during backward
     model.optimizer.apply(model.net.variables(), gradients);  // same bits in, same bits out, on every replica
   }
 
@@ -119,7 +117,6 @@ class MultiWorkerMirroredStrategy {
 };
 
 MultiWorkerMirroredStrategy(Cluster) -> MultiWorkerMirroredStrategy<>;
-template <Device D>
-MultiWorkerMirroredStrategy(Cluster, std::vector<D>) -> MultiWorkerMirroredStrategy<D>;
+template <Device D> MultiWorkerMirroredStrategy(Cluster, std::vector<D>) -> MultiWorkerMirroredStrategy<D>;
 
 }  // namespace chorale

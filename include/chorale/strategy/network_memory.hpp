@@ -54,9 +54,10 @@ constexpr ReplicaMemory memory_plan(int world, std::size_t rows, Rank rank = 0, 
 template <std::size_t budget, int world, std::size_t rows, class Net, class S, class O, class R = RingAllReduce>
 constexpr bool within_memory() {
   constexpr std::size_t bytes = memory_plan<Net, S, O, R>(world, rows).peak();
-  static_assert(bytes <= budget, "chorale: a replica of this network takes more than its memory budget; "
-                                 "memory_plan<Net, S, O>(world, rows) says what takes how much. Use ShardedStrategy, "
-                                 "nn::Recompute, an optimizer with fewer slots, or fewer rows. See docs/42-strategies.md");
+  static_assert(bytes <= budget,
+                "chorale: a replica of this network takes more than its memory budget; "
+                "memory_plan<Net, S, O>(world, rows) says what takes how much. Use ShardedStrategy, "
+                "nn::Recompute, an optimizer with fewer slots, or fewer rows. See docs/42-strategies.md");
   return true;
 }
 

@@ -14,20 +14,19 @@ namespace chorale {
 /// keeps   the plain training loop: no rank waits for another, nothing is sent
 /// throws  BadArgument when no device is named, and this process has none
 /// source  tf.distribute.OneDeviceStrategy
-template <Device D = DefaultDevice>
-struct OneDeviceStrategy {
-  using device      = D;
-  using placement   = chorale::placement::OnOne;
+template <Device D = DefaultDevice> struct OneDeviceStrategy {
+  using device                             = D;
+  using placement                          = chorale::placement::OnOne;
   static constexpr bool reduces_every_step = true, applies_sums = true;
 
   D on = first();
 
-  int            num_replicas() const { return replicas_on(on); }
-  Group          group() const { return Group::all_local(1); }
+  int num_replicas() const { return replicas_on(on); }
+  Group group() const { return Group::all_local(1); }
   std::vector<D> local_devices() const { return {on}; }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);                           // one replica: nothing is sent; shards are added up
+    replica.all_reduce(gradients);  // one replica: nothing is sent; shards are added up
     model.optimizer.apply(model.net.variables(), gradients);
   }
 
@@ -40,8 +39,7 @@ struct OneDeviceStrategy {
 };
 
 OneDeviceStrategy() -> OneDeviceStrategy<>;
-template <Device D>
-OneDeviceStrategy(D) -> OneDeviceStrategy<D>;
+template <Device D> OneDeviceStrategy(D) -> OneDeviceStrategy<D>;
 
 /// Strategy without distribution: the first device of the default kind.
 ///

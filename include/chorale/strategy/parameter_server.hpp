@@ -43,16 +43,14 @@ namespace chorale {
 template <Consistency C = Asynchronous, placement::Sharding P = placement::GreedyByBytes, Device D = DefaultDevice>
 class ParameterServerStrategy {
  public:
-  using device      = D;
-  using placement   = P;
-  using consistency = C;
+  using device                      = D;
+  using placement                   = P;
+  using consistency                 = C;
   static constexpr bool in_lockstep = C::rounds && C::staleness == 0 && C::spares == 0;
-  template <class R>                                                      // gradients do not pass through R, but
-  static constexpr bool takes = gives_plain_sums<R> || (ShardedReduce<R> && in_lockstep);   // in its order
-  template <class R, class E>
-  using replica_type = ParameterReplica<R, E>;
-  template <class E>
-  using host_type = parameter_server::ServerHost<E>;
+  template <class R>  // gradients do not pass through R, but
+  static constexpr bool takes = gives_plain_sums<R> || (ShardedReduce<R> && in_lockstep);  // in its order
+  template <class R, class E> using replica_type = ParameterReplica<R, E>;
+  template <class E> using host_type             = parameter_server::ServerHost<E>;
 
   explicit ParameterServerStrategy(Cluster cluster, C when = {}, P sharding = {})
       : ParameterServerStrategy{cluster, when, std::move(sharding), first_of(cluster)} {}
@@ -72,17 +70,15 @@ class ParameterServerStrategy {
   }
 
   /// Selects FailureScope::peer in a transport that has the choice: other ranks then go on without a lost worker.
-  template <Transport T>
-  static void prepare(T& transport) {
+  template <Transport T> static void prepare(T& transport) {
     if constexpr (requires { transport.failures; }) transport.failures = decltype(transport.failures)::peer;
-    if constexpr (requires { transport.transport; }) prepare(transport.transport);         // Staged, Counting, Faulty
+    if constexpr (requires { transport.transport; }) prepare(transport.transport);  // Staged, Counting, Faulty
   }
 
   /// Returns this strategy with functions that workers may have called on servers. Every process gives the same.
   ///
   /// throws  BadArgument when two have the same name, arguments and result: no server could tell them apart
-  template <class... F>
-  [[nodiscard]] ParameterServerStrategy with_updates(ServerUpdate<F> const&... updates) const {
+  template <class... F> [[nodiscard]] ParameterServerStrategy with_updates(ServerUpdate<F> const&... updates) const {
     auto with = *this;
     (with.add(parameter_server::known(updates)), ...);
     return with;
@@ -100,9 +96,10 @@ class ParameterServerStrategy {
     if (cluster_.is_local()) return Group::all_local(all + cluster_.servers());
     auto local = std::vector<Rank>{};
     if (!cluster_.is_worker()) local.push_back(cluster_.rank() - cluster_.workers() + all);
-    else for (int i = 0; i < d; ++i) local.push_back(cluster_.worker_rank() * d + i);
+    else
+      for (int i = 0; i < d; ++i) local.push_back(cluster_.worker_rank() * d + i);
     auto addresses = detail::addresses_of(cluster_, d);
-    for (int s = 1; s < cluster_.servers(); ++s)                           // a server has one rank, a worker has d
+    for (int s = 1; s < cluster_.servers(); ++s)  // a server has one rank, a worker has d
       addresses[static_cast<std::size_t>(all + s)] = addresses[static_cast<std::size_t>(all + s * d)];
     addresses.resize(static_cast<std::size_t>(all + cluster_.servers()));
     auto meeting      = cluster_.meeting();
@@ -130,13 +127,13 @@ class ParameterServerStrategy {
   parameter_server::ShardLayout shards(PlanView const& plan, int slots, int replicas) const {
     for (auto const& v : plan.variables)
       if (!v.spec.trained())
-        throw BadArgument{"servers apply an optimizer, which does not move " + std::string{std::string_view{v.name}} +
-                              (v.spec.tracked ? std::string{", a tracked variable."}
-                                              : ", a moving average with momentum " +
-                                                    std::to_string(v.spec.momentum) + "."),
-                          "MultiWorkerMirroredStrategy, or a model whose variables are all trained."};
-    auto const layout = chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan),
-                                                    cluster_.servers(), slots);
+        throw BadArgument{
+            "servers apply an optimizer, which does not move " + std::string{std::string_view{v.name}} +
+                (v.spec.tracked ? std::string{", a tracked variable."}
+                                : ", a moving average with momentum " + std::to_string(v.spec.momentum) + "."),
+            "MultiWorkerMirroredStrategy, or a model whose variables are all trained."};
+    auto const layout =
+        chorale::placement::lay_out(sharding_, chorale::placement::shapes_of(plan), cluster_.servers(), slots);
     auto tables = std::vector<parameter_server::RowTable>{};
     for (auto const& v : plan.variables)
       if (auto const rows = static_cast<std::size_t>(v.spec.dims[0]); v.spec.by_rows)
@@ -178,7 +175,7 @@ class ParameterServerStrategy {
 
   Cluster cluster_;
   P sharding_;
-  std::vector<D> devices_;                                                 // of each worker
+  std::vector<D> devices_;  // of each worker
   ParameterOptions options_;
   std::vector<parameter_server::KnownUpdate> updates_;
 };

@@ -25,16 +25,12 @@
 namespace chorale {
 
 /// A part of a MeshStrategy: along the axis "stage", ranks compute the stages of a pipeline.
-template <PipelineSchedule S>
-struct Pipelined {};
+template <PipelineSchedule S> struct Pipelined {};
 
 /// Cuts the network in stages along the axis "stage":
 ///
 ///   MeshStrategy{Mesh<Axis<"data", 2>, Axis<"stage", 4>>{cluster}, pipelined<OneForwardOneBackward<8>>()}
-template <PipelineSchedule S>
-Pipelined<S> pipelined() {
-  return {};
-}
+template <PipelineSchedule S> Pipelined<S> pipelined() { return {}; }
 
 /// Synchronous training in stages: each rank along the axis "stage" has the variables of its sections of the network,
 /// with their optimizer's state, and computes these for each micro-batch as the schedule says. Batches are dealt out
@@ -48,10 +44,10 @@ Pipelined<S> pipelined() {
 /// throws  BadArgument when micro-batches are not the logical shards; PeerLost when a replica fails
 /// source  Huang et al., "GPipe", NeurIPS 2019; Narayanan et al., SC 2021; Qi et al., "Zero Bubble Pipeline
 ///         Parallelism", ICLR 2024
-template <class M, PipelineSchedule S>
-class MeshStrategy<M, Pipelined<S>> {
-  static_assert(M::has("stage"), "chorale: pipelined<Schedule>() computes stages along an Axis named \"stage\", and "
-                                 "this Mesh has none. Write Mesh<Axis<\"data\", 2>, Axis<\"stage\", 2>>");
+template <class M, PipelineSchedule S> class MeshStrategy<M, Pipelined<S>> {
+  static_assert(M::has("stage"),
+                "chorale: pipelined<Schedule>() computes stages along an Axis named \"stage\", and "
+                "this Mesh has none. Write Mesh<Axis<\"data\", 2>, Axis<\"stage\", 2>>");
   static_assert(M::size == M::size_of("stage") * M::size_of(M::data),
                 "chorale: pipelined<Schedule>() takes a Mesh with the axes \"stage\" and \"data\" alone: layers of a "
                 "stage are not split over ranks. Remove the other Axis");
@@ -59,29 +55,24 @@ class MeshStrategy<M, Pipelined<S>> {
 
  public:
   using device        = DefaultDevice;
-  using placement     = chorale::placement::Mirrored;                      // of a variable, on the ranks with its stage
+  using placement     = chorale::placement::Mirrored;  // of a variable, on the ranks with its stage
   using mesh_type     = M;
   using schedule_type = S;
-  static constexpr bool reduces_every_step = true;
-  template <class R>
-  static constexpr bool takes = gives_plain_sums<R> || ShardedReduce<R>;
-  template <class R, class E>
-  using replica_type = PipelineReplica<M, R, E, S>;
+  static constexpr bool reduces_every_step          = true;
+  template <class R> static constexpr bool takes    = gives_plain_sums<R> || ShardedReduce<R>;
+  template <class R, class E> using replica_type    = PipelineReplica<M, R, E, S>;
   /// The copies of a model: see StrategyTraits.
-  template <class Model>
-  using instance_of = typename nn::Staged<Model>::template instance<device>;
-  template <class Model>
-  static constexpr bool cuts = nn::Staged<Model>::cuts;
+  template <class Model> using instance_of          = typename nn::Staged<Model>::template instance<device>;
+  template <class Model> static constexpr bool cuts = nn::Staged<Model>::cuts;
   /// Refuses a model that cannot be cut.
-  template <class Model>
-  static constexpr void refuse() { nn::Staged<Model>::refuse(); }
+  template <class Model> static constexpr void refuse() { nn::Staged<Model>::refuse(); }
 
   explicit MeshStrategy(M mesh, Pipelined<S> const& = {}) : mesh_{std::move(mesh)} {}
 
   M const& mesh() const { return mesh_; }
 
   int num_replicas() const { return M::size; }
-  int num_shares() const { return M::size_of(M::data); }                   // of a batch
+  int num_shares() const { return M::size_of(M::data); }  // of a batch
   Rank share_of(Rank rank) const { return M::coordinate(rank, M::data); }
   /// True for the ranks with the stage that has the outputs: losses, metrics and predictions are counted there.
   bool counts_rows(Rank rank) const { return pipelines::has_outputs<S>(M::coordinate(rank, "stage"), stages); }
@@ -95,8 +86,7 @@ class MeshStrategy<M, Pipelined<S>> {
   }
 
   /// Lines that ranks compare when they connect: see plan_lines().
-  template <class Model>
-  static std::vector<std::string> lines(Model const&) {
+  template <class Model> static std::vector<std::string> lines(Model const&) {
     return nn::Staged<Model>::template lines<S, stages, device>();
   }
 
@@ -121,8 +111,7 @@ class MeshStrategy<M, Pipelined<S>> {
   }
 
   /// Those of a pipeline depend on the stage: they are not listed.
-  template <class R>
-  StepOperations step_operations(PlanView const&, R const&, int) const {
+  template <class R> StepOperations step_operations(PlanView const&, R const&, int) const {
     auto unknown     = StepOperations{};
     unknown.is_known = false;
     return unknown;

@@ -47,9 +47,11 @@ namespace chorale::detail {
     if (2 * likes(least, i) < replicas)
       throw NumericFault{"replicas have drifted apart: " + name + " of replica " + std::to_string(least) +
                              " is not that of " + std::to_string(replicas - likes(least, i)) + " of the " +
-                             std::to_string(replicas) + " replicas.", what_to_try};
+                             std::to_string(replicas) + " replicas.",
+                         what_to_try};
     throw NumericFault{"replicas have drifted apart: " + name + " is not the same on all " + std::to_string(replicas) +
-                           " replicas, and no majority says whose is right.", what_to_try};
+                           " replicas, and no majority says whose is right.",
+                       what_to_try};
   }
   throw NumericFault{"replicas have drifted apart: they differ between their variables.", what_to_try};
 }
@@ -67,8 +69,7 @@ struct ValueAndGradient {
 /// One participant of a running strategy: its rank, and the operations in which all replicas take part.
 ///
 /// order   every replica calls the collective operations in the same order
-template <class R, class E>
-class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
+template <class R, class E> class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
   using Operations = detail::RankOperations<Replica, E, Tag{1}>;
   friend Operations;
 
@@ -83,8 +84,7 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
   /// Computes forward, loss and backward of this replica's share; no gradients are sent.
   ///
   /// batch   x (B, Input), y (B, targets); may be empty
-  template <class Model, class Batch>
-  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+  template <class Model, class Batch> ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     variables_      = model.net.variables();
     auto const loss = lane_of(model.gradients()).compute(model, batch, together<Model>());
     return {loss, model.gradients()};
@@ -120,8 +120,7 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
   /// weight    e.g. the rows that this replica has trained on since the last average; if all are 0, nothing changes
   /// scratch   gradients that are not needed any more
   /// cost      tables whose gradients are rows are averaged whole, some rows at a time; the form below has less to send
-  template <std::convertible_to<Variables> V>
-  void average(V const& variables, Gradients& scratch, float weight) {
+  template <std::convertible_to<Variables> V> void average(V const& variables, Gradients& scratch, float weight) {
     auto const total = average_dense(variables, scratch, weight);
     if (total == 0) return;
     for (auto& table : scratch.tables)
@@ -149,7 +148,7 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
   /// Replaces the slots of an optimizer by their mean over all replicas, each with the same weight.
   void average_slots(Span<float> slots, Gradients& scratch) {
     auto const dense = scratch.body().size();
-    auto elements    = std::size_t{0};                                     // of all tables
+    auto elements    = std::size_t{0};  // of all tables
     for (auto const& v : scratch.plan)
       if (v.spec.by_rows) elements = v.end() - scratch.values.size();
     auto const n = dense + plan::aligned(elements);
@@ -165,9 +164,7 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
 
   /// Sets where the logical shards of each replica end, of all L: those of replica 0 come first. All replicas set the
   /// same, between two steps. The bits do not depend on it.
-  void deal_shards(std::vector<int> ends)
-    requires detail::DealsShards<R>
-  {
+  void deal_shards(std::vector<int> ends) requires detail::DealsShards<R> {
     shards_ = std::move(ends);
     for (auto& entry : lanes_) entry.lane->deal_shards(shards_);
   }
@@ -183,7 +180,7 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
   } apart;
 
  protected:
-  static constexpr auto alone = Tag{1};                                    // of all but gradients: one at a time
+  static constexpr auto alone = Tag{1};  // of all but gradients: one at a time
   E& endpoint() { return *at_; }
   R const& reduction() const { return reduce_; }
 
@@ -201,14 +198,14 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
   /// Refuses an operation while gradients are on their way: threads that send them may use the endpoint.
   void expect_idle(char const* what) const {
     for (auto const& entry : lanes_)
-      CHORALE_EXPECTS(!entry.lane->under_way(), std::string{"gradients are on their way: all_reduce them before "} + what);
+      CHORALE_EXPECTS(!entry.lane->under_way(),
+                      std::string{"gradients are on their way: all_reduce them before "} + what);
   }
 
   ReduceStatistics traffic_;
 
  private:
-  template <class V>
-  float average_dense(V const& variables, Gradients const& scratch, float weight) {
+  template <class V> float average_dense(V const& variables, Gradients const& scratch, float weight) {
     static_assert(!std::same_as<V, JoinedVariables>,
                   "chorale: SyncBatchNorm needs all replicas in every step, but under this Strategy they learn apart. "
                   "Use nn::BatchNorm, or MirroredStrategy or MultiWorkerMirroredStrategy");
@@ -219,7 +216,8 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
 
   /// Returns the sum of all weights; 0 if nothing was changed.
   float average_of(Span<float> values, Gradients& scratch, float weight) {
-    static_assert(gives_plain_sums<R>, "chorale: average() needs a Reduce that gives sums as they are, e.g. RingAllReduce");
+    static_assert(gives_plain_sums<R>,
+                  "chorale: average() needs a Reduce that gives sums as they are, e.g. RingAllReduce");
     if (num_replicas() == 1) return 0;
     auto const sums = scratch.body();
     std::fill(scratch.values.begin(), scratch.values.end(), 0.0F);
@@ -268,26 +266,26 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
     auto all          = std::vector<std::uint64_t>(n * counts.size());
     this->all_gather(Span<std::uint64_t const>{mine}, Span<std::uint64_t>{all}, Span<std::size_t const>{counts});
     try {
-      this->barrier();                                                     // a rank that throws fails those that wait
-    } catch (PeerLost const&) {                                            // it passed the barrier, and has the same
+      this->barrier();           // a rank that throws fails those that wait
+    } catch (PeerLost const&) {  // it passed the barrier, and has the same
     }
     detail::throw_diverged(variables_, all);
   }
 
   /// Sums over all replicas, for models with layers that need them. For other models nothing of it is compiled.
-  template <class Model>
-  Together together() {
+  template <class Model> Together together() {
     if constexpr (detail::joins<Model>) {
       using Summing = ScheduleExecution<RecursiveDoublingAllReduce, E, double>;
       if (num_replicas() == 1) return {};
       expect_idle("a step of a model with SyncBatchNorm");
-      if (!summing_) summing_ = std::make_shared<Summing>();               // keeps its memory from step to step
+      if (!summing_) summing_ = std::make_shared<Summing>();  // keeps its memory from step to step
       return {[](void* self, Span<double> sums) {
                 auto& replica = *static_cast<Replica*>(self);
                 auto& summing = *static_cast<Summing*>(replica.summing_.get());
                 summing.restart(*replica.at_, sums, Op::sum, alone);
                 summing.finish();
-              }, this};
+              },
+              this};
     } else {
       return {};
     }
@@ -304,7 +302,7 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
     auto const* const buffer = gradients.values.data();
     for (auto& entry : lanes_)
       if (entry.buffer == buffer && entry.owner == gradients.owner) return *entry.lane;
-    std::erase_if(lanes_, [&](Entry const& entry) { return entry.buffer == buffer; });    // of a destroyed model
+    std::erase_if(lanes_, [&](Entry const& entry) { return entry.buffer == buffer; });  // of a destroyed model
     lanes_.push_back({buffer, gradients.owner, std::make_unique<Lane>(reduce_, *at_, gradients, next_tags())});
     if constexpr (detail::DealsShards<R>)
       if (!shards_.empty()) lanes_.back().lane->deal_shards(shards_);
@@ -314,11 +312,11 @@ class Replica : public detail::RankOperations<Replica<R, E>, E, Tag{1}> {
   R reduce_;
   E* at_;
   std::uint32_t lanes_made_ = 0;
-  std::vector<Entry> lanes_;                                               // one for each model: two in a GAN
-  std::vector<int> shards_;                                                // where those of each replica end, if uneven
+  std::vector<Entry> lanes_;  // one for each model: two in a GAN
+  std::vector<int> shards_;   // where those of each replica end, if uneven
   detail::TableSums<E> table_sums_;
-  std::shared_ptr<void> summing_;                                          // the ScheduleExecution of together()
-  Variables variables_;                                                    // of the model that computed last
+  std::shared_ptr<void> summing_;  // the ScheduleExecution of together()
+  Variables variables_;            // of the model that computed last
 };
 
 }  // namespace chorale

@@ -40,11 +40,11 @@ inline std::vector<std::string> shard_lines(std::vector<std::filesystem::path> c
   return lines;
 }
 
-template <class S>
-constexpr bool expect_waiting() {
-  static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy workers do not wait for one another, so that "
-                                "they cannot compare their data. Compare data::checksum(files) in the program's own "
-                                "log, or use a strategy whose replicas train together");
+template <class S> constexpr bool expect_waiting() {
+  static_assert(!HasServers<S>,
+                "chorale: under ParameterServerStrategy workers do not wait for one another, so that "
+                "they cannot compare their data. Compare data::checksum(files) in the program's own "
+                "log, or use a strategy whose replicas train together");
   return !HasServers<S>;
 }
 
@@ -58,8 +58,7 @@ constexpr bool expect_waiting() {
 ///
 /// cost    one all-gather of 16 bytes a rank; nothing is sent if one process has all replicas
 /// throws  Disagreement with Fault::model_mismatch on all ranks, with the first stage that differs and both values
-template <class S, class R, class T, Dataset Data>
-void expect_same_data(Live<S, R, T>& live, Data const& data) {
+template <class S, class R, class T, Dataset Data> void expect_same_data(Live<S, R, T>& live, Data const& data) {
   if constexpr (detail::expect_waiting<S>())
     detail::expect_same_lines(live, live.num_local_replicas(), detail::data_lines(data));
 }
@@ -79,14 +78,15 @@ template <class S, class R, class T>
 void expect_same_shards(Live<S, R, T>& live, std::vector<std::filesystem::path> const& files, data::AutoShard share) {
   if constexpr (detail::expect_waiting<S>()) {
     auto const replicas = live.num_local_replicas();
-    auto const advice   = std::string{"the same list of files in the same order on every rank, and in each process its "
-                                      "own worker of as many as there are processes."};
+    auto const advice   = std::string{
+        "the same list of files in the same order on every rank, and in each process its "
+          "own worker of as many as there are processes."};
     detail::expect_same_lines(live, replicas, detail::shard_lines(files, share), advice);
-    if (share.policy == data::AutoShardPolicy::off) return;                // every worker reads everything
+    if (share.policy == data::AutoShardPolicy::off) return;  // every worker reads everything
 
     struct Reader {
       std::int32_t worker;
-      Rank process;                                                        // the first of its ranks
+      Rank process;  // the first of its ranks
     };
     auto const mine    = Reader{share.worker, live.local_replica(0).id()};
     auto const readers = live.gather(PerReplica{std::vector<Reader>(replicas, mine)});

@@ -35,8 +35,7 @@ enum class Zero { one, two, three };
 
 /// Replica of a ShardedStrategy: it gets the sums of its shard of the gradients, and gives the values of its shard to
 /// all.
-template <class R, class E>
-class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
+template <class R, class E> class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
   using Base = Replica<ReduceScatterOf<R>, E>;
 
  public:
@@ -52,14 +51,13 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
   }
 
   /// Refuses gradients: no replica gets the sums of all.
-  template <std::same_as<Gradients> G>
-  void all_reduce(G&) {
-    static_assert(sizeof(G) == 0, "chorale: under ShardedStrategy a replica gets the sums of its shard of the "
-                                  "gradients only. End the step by live.update(replica, copy, gradients)");
+  template <std::same_as<Gradients> G> void all_reduce(G&) {
+    static_assert(sizeof(G) == 0,
+                  "chorale: under ShardedStrategy a replica gets the sums of its shard of the "
+                  "gradients only. End the step by live.update(replica, copy, gradients)");
   }
   /// Combines a tensor of the program's own, as under any strategy.
-  template <Reducible V>
-  void all_reduce(Span<V> x, Op op = Op::sum) { Base::all_reduce(x, op); }
+  template <Reducible V> void all_reduce(Span<V> x, Op op = Op::sum) { Base::all_reduce(x, op); }
 
   /// Brings every replica the variables of all shards.
   void gather_variables(Variables const& variables) {
@@ -124,8 +122,7 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
 
   /// Calls f(rank, own, each_run) for each rank: `own` is memory for what it holds, and each_run(g) calls g(place in
   /// whole, place in own, elements) for each run of it.
-  template <class F>
-  void each_shard(placement::ShardCut const& cut, Span<float> whole, std::size_t times, F&& f) {
+  template <class F> void each_shard(placement::ShardCut const& cut, Span<float> whole, std::size_t times, F&& f) {
     auto memory = std::vector<float>{};
     for (Rank rank = 0; rank < this->num_replicas(); ++rank) {
       auto const held = cut.held(rank);
@@ -147,28 +144,24 @@ class ShardedReplica : public Replica<ReduceScatterOf<R>, E> {
 
 /// Replica under Zero::two and Zero::three: units of a network take turns in its buffers, and their gradients leave
 /// during backward.
-template <class R, class E>
-class UnitReplica : public ShardedReplica<R, E> {
+template <class R, class E> class UnitReplica : public ShardedReplica<R, E> {
   using Base     = ShardedReplica<R, E>;
   using Exchange = detail::UnitExchange<R, E>;
 
  public:
   UnitReplica(R reduce, E& at) : Base{reduce, at}, whole_{std::move(reduce)} {
-    static_assert(!requires { requires R::own_thread; },
-                  "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the thread that computes also sends, as "
-                  "its buffers are used again in the same step. Use the Reduce without OwnThread");
+    static_assert(
+        !requires { requires R::own_thread; },
+        "chorale: under ShardedStrategy<Zero::two> and <Zero::three> the thread that computes also sends, as "
+        "its buffers are used again in the same step. Use the Reduce without OwnThread");
   }
 
   /// Connects a copy with this replica. Called when copies are made, and before they compute.
-  template <class Model>
-  void connect(Model& model) {
-    model.units().connect(exchange_of(model).link());
-  }
+  template <class Model> void connect(Model& model) { model.units().connect(exchange_of(model).link()); }
 
   /// Computes forward, loss and backward of this replica's share, and reduce-scatters gradients meanwhile. Every
   /// replica calls it.
-  template <class Model, class Batch>
-  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+  template <class Model, class Batch> ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     static_assert(!detail::joins<Model>,
                   "chorale: nn::SyncBatchNorm adds up over all replicas in the middle of a step, in which units are on "
                   "their way under ShardedStrategy<Zero::two> and <Zero::three>. Use nn::BatchNorm, or Zero::one");
@@ -192,8 +185,7 @@ class UnitReplica : public ShardedReplica<R, E> {
   }
 
   /// Brings every replica the variables of all shards, if it has memory for all.
-  template <class Model>
-  void gather_variables(Model& model) {
+  template <class Model> void gather_variables(Model& model) {
     model.units().changed();
     if (!model.units().splits()) exchange_of(model).gather_all(model.units().values());
   }
@@ -205,20 +197,20 @@ class UnitReplica : public ShardedReplica<R, E> {
     std::unique_ptr<Exchange> exchange;
   };
 
-  template <class Model>
-  Exchange& exchange_of(Model& model) {
+  template <class Model> Exchange& exchange_of(Model& model) {
     auto* const memory = &model.units();
     auto const owner   = model.gradients().owner;
     for (auto& entry : exchanges_)
       if (entry.memory == memory && entry.owner == owner) return *entry.exchange;
-    std::erase_if(exchanges_, [&](Entry const& entry) { return entry.memory == memory; });    // of a destroyed model
-    exchanges_.push_back({memory, owner, std::make_unique<Exchange>(whole_, this->endpoint(), *memory,
-                                                                    this->next_tags(), this->traffic_)});
+    std::erase_if(exchanges_, [&](Entry const& entry) { return entry.memory == memory; });  // of a destroyed model
+    exchanges_.push_back(
+        {memory, owner,
+         std::make_unique<Exchange>(whole_, this->endpoint(), *memory, this->next_tags(), this->traffic_)});
     return *exchanges_.back().exchange;
   }
 
   R whole_;
-  std::vector<Entry> exchanges_;                                           // one for each model
+  std::vector<Entry> exchanges_;  // one for each model
 };
 
 /// Synchronous data parallelism in one process or many, in which no replica keeps what another one keeps: ZeRO. Each
@@ -241,21 +233,19 @@ class UnitReplica : public ShardedReplica<R, E> {
 /// throws  BadArgument when there is no device, or the cluster has tasks that this strategy cannot use; PeerLost when a
 ///         replica fails: in the middle of an update, some shards are then those of the step before
 /// source  Rajbhandari et al., SC 2020
-template <Zero zero, Device D = DefaultDevice>
-class ShardedStrategy {
+template <Zero zero, Device D = DefaultDevice> class ShardedStrategy {
   static_assert(D::memory == Memory::host, "chorale: ShardedStrategy computes on host memory. Use it over Cpu");
 
  public:
-  using device    = D;
-  using placement = std::conditional_t<zero == Zero::three, chorale::placement::Sharded<0>,
-                                       chorale::placement::Mirrored>;      // of the variables
+  using device                             = D;
+  using placement                          = std::conditional_t<zero == Zero::three, chorale::placement::Sharded<0>,
+                                                                chorale::placement::Mirrored>;  // of the variables
   static constexpr bool reduces_every_step = true, shards_optimizer = true;
   static constexpr bool shards_gradients = zero != Zero::one, shards_variables = zero == Zero::three;
-  template <class R>
-  static constexpr bool takes = scatters<R>;
+  template <class R> static constexpr bool takes = scatters<R>;
   template <class R, class E>
   using replica_type = std::conditional_t<zero == Zero::one, ShardedReplica<R, E>,
-                                          UnitReplica<typename WithoutCut<R>::type, E>>;   // units are cuts themselves
+                                          UnitReplica<typename WithoutCut<R>::type, E>>;  // units are cuts themselves
 
   explicit ShardedStrategy(std::vector<D> devices = D::visible())
       : replicas_{MirroredStrategy<D>{std::move(devices)}} {}
@@ -276,7 +266,7 @@ class ShardedStrategy {
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
     auto const add_up = [&](Span<double> numbers) { replica.add_up(numbers); };
-    replica.reduce_scatter(gradients);                       // most of them sent during backward
+    replica.reduce_scatter(gradients);  // most of them sent during backward
     if constexpr (shards_gradients) {
       model.optimizer.apply_shard(model.units().values(), gradients, add_up);
       replica.gather_variables(model);
@@ -288,7 +278,7 @@ class ShardedStrategy {
   }
 
  private:
-  std::variant<MirroredStrategy<D>, MultiWorkerMirroredStrategy<D>> replicas_;           // devices, ranks and addresses
+  std::variant<MirroredStrategy<D>, MultiWorkerMirroredStrategy<D>> replicas_;  // devices, ranks and addresses
 };
 
 }  // namespace chorale

@@ -16,8 +16,7 @@
 
 namespace chorale {
 
-template <class R, class E>
-class Replica;
+template <class R, class E> class Replica;
 
 /// Everything that a strategy may choose, beyond what every Strategy must have. The library asks this class and nothing
 /// else; a strategy chooses by members of the names below, or by a specialization of this class.
@@ -57,8 +56,7 @@ class Replica;
 /// axis_size            ranks along an axis of the strategy's Mesh, over which layers may be split
 /// takes                true if the strategy works with what this Reduce gives
 /// finishes             the strategy brings replicas together at the end of an epoch
-template <class S>
-struct StrategyTraits {
+template <class S> struct StrategyTraits {
   static constexpr bool reduces_every_step = requires { requires S::reduces_every_step; };
   static constexpr bool applies_sums       = reduces_every_step && requires { requires S::applies_sums; };
   static constexpr bool shares_variables   = requires { requires S::shares_variables; };
@@ -88,13 +86,11 @@ struct StrategyTraits {
   static constexpr bool cuts = !requires { S::template cuts<M>; } || requires { requires S::template cuts<M>; };
 
   template <class L, class Model>
-  static constexpr bool finishes = requires(S const& strategy, typename L::replica& replica, Model& model) {
-    strategy.finish(replica, model);
-  };
+  static constexpr bool finishes =
+      requires(S const& strategy, typename L::replica& replica, Model& model) { strategy.finish(replica, model); };
 
   /// The replicas of the strategy, for a Reduce and the endpoints of a transport.
-  template <class R, class E>
-  static auto replica_of() {
+  template <class R, class E> static auto replica_of() {
     if constexpr (requires { typename S::template replica_type<R, E>; })
       return static_cast<typename S::template replica_type<R, E>*>(nullptr);
     else return static_cast<Replica<R, E>*>(nullptr);
@@ -102,42 +98,33 @@ struct StrategyTraits {
 };
 
 /// Strategies whose every step all-reduces its gradients.
-template <class S>
-concept ReducesEveryStep = StrategyTraits<S>::reduces_every_step;
+template <class S> concept ReducesEveryStep = StrategyTraits<S>::reduces_every_step;
 
 /// Strategies whose update() is all_reduce() of the gradients, then apply() of the model's optimizer.
-template <class S>
-concept AppliesSums = StrategyTraits<S>::applies_sums;
+template <class S> concept AppliesSums = StrategyTraits<S>::applies_sums;
 
 /// Strategies with ranks that store variables and do not compute.
-template <class S>
-concept HasServers = StrategyTraits<S>::has_servers;
+template <class S> concept HasServers = StrategyTraits<S>::has_servers;
 
 /// True if all replicas of S read the variables of the first one in place.
-template <class S>
-inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
+template <class S> inline constexpr bool shares_variables = StrategyTraits<S>::shares_variables;
 
 /// True if each replica of S has the optimizer's state of one shard of all variables.
-template <class S>
-inline constexpr bool shards_optimizer = StrategyTraits<S>::shards_optimizer;
+template <class S> inline constexpr bool shards_optimizer = StrategyTraits<S>::shards_optimizer;
 
 /// True if each replica of S keeps the gradients of one shard of all variables; and the variables of it alone.
-template <class S>
-inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
-template <class S>
-inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
+template <class S> inline constexpr bool shards_gradients = StrategyTraits<S>::shards_gradients;
+template <class S> inline constexpr bool shards_variables = StrategyTraits<S>::shards_variables;
 
 /// Ranks of a job that compute: as many as replicas, unless a device has several, as the cores of a TPU are.
-template <class S>
-int num_ranks(S const& strategy) {
-  if constexpr (HasServers<S>) return strategy.num_replicas();             // the group has the servers, too
+template <class S> int num_ranks(S const& strategy) {
+  if constexpr (HasServers<S>) return strategy.num_replicas();  // the group has the servers, too
   else return strategy.group().size();
 }
 
 /// The part of a rank where a strategy keeps shards: one of as many as there are shares of a batch, unless the strategy
 /// says otherwise.
-template <class S>
-placement::Shard shard_of(S const& strategy, Rank rank) {
+template <class S> placement::Shard shard_of(S const& strategy, Rank rank) {
   if constexpr (requires { strategy.shard_of(rank); }) return strategy.shard_of(rank);
   else if constexpr (StrategyTraits<S>::deals_shares && !StrategyTraits<S>::has_stages)
     return {strategy.share_of(rank), strategy.num_shares()};
@@ -147,8 +134,7 @@ placement::Shard shard_of(S const& strategy, Rank rank) {
 namespace detail {
 
 /// True if the mesh of S has all axes that a model's layers are split over, in these sizes.
-template <class S, class Instance>
-constexpr bool mesh_fits() {
+template <class S, class Instance> constexpr bool mesh_fits() {
   if constexpr (requires { Instance::axes_asked(); })
     for (auto const& axis : Instance::axes_asked())
       if (StrategyTraits<S>::axis_size(axis.name) != axis.size) return false;
@@ -157,9 +143,11 @@ constexpr bool mesh_fits() {
 
 /// True if no layer of a model that needs the same rows on all its ranks is split along the axis along which batches
 /// are dealt out.
-template <class S, class Instance>
-constexpr bool leaves_data_axis() {
-  if constexpr (requires { Instance::axes_asked(); S::mesh_type::data; })
+template <class S, class Instance> constexpr bool leaves_data_axis() {
+  if constexpr (requires {
+                  Instance::axes_asked();
+                  S::mesh_type::data;
+                })
     for (auto const& axis : Instance::axes_asked())
       if (axis.name == S::mesh_type::data && axis.same_rows) return false;
   return true;
@@ -169,25 +157,20 @@ constexpr bool leaves_data_axis() {
 
 namespace detail {
 
-template <class M, class S>
-struct InstanceOf {
+template <class M, class S> struct InstanceOf {
   using type = typename M::template instance<typename S::device>;
 };
-template <class M, class S>
-  requires(StrategyTraits<S>::has_stages)
-struct InstanceOf<M, S> {
+template <class M, class S> requires(StrategyTraits<S>::has_stages) struct InstanceOf<M, S> {
   using type = typename S::template instance_of<M>;
 };
 
 }  // namespace detail
 
 /// The copies of a model under a strategy.
-template <class M, class S>
-using InstanceUnder = typename detail::InstanceOf<M, S>::type;
+template <class M, class S> using InstanceUnder = typename detail::InstanceOf<M, S>::type;
 
 /// Strategies that work with what R gives.
-template <class S, class R>
-concept Takes = StrategyTraits<S>::template takes<R>;
+template <class S, class R> concept Takes = StrategyTraits<S>::template takes<R>;
 
 namespace detail {
 
@@ -231,25 +214,24 @@ struct Instance {
 
 /// A distribution strategy: which devices take part, where variables are stored, and how a step uses its gradients.
 template <class S>
-concept Strategy = requires {
-  typename S::device;                                               // that it computes on
-  typename S::placement;                                            // where the copies of its variables are stored
-} && Device<typename S::device> && Placement<typename S::placement> &&
+concept Strategy =
+    requires {
+      typename S::device;     // that it computes on
+      typename S::placement;  // where the copies of its variables are stored
+    } && Device<typename S::device> && Placement<typename S::placement> &&
     requires(S const& strategy, archetype::Replica& replica, archetype::Instance& model, Gradients& gradients) {
-  { strategy.num_replicas() } -> std::same_as<int>;                 // in the whole job, not in this process
-  { strategy.group() }        -> std::same_as<Group>;               // all ranks, and those of this process
-  { strategy.local_devices() } -> std::same_as<std::vector<typename S::device>>;   // one per rank of this process
-  { strategy.update(replica, model, gradients) } -> std::same_as<void>;   // ends a step, as the strategy defines it
-};
+      { strategy.num_replicas() } -> std::same_as<int>;  // in the whole job, not in this process
+      { strategy.group() } -> std::same_as<Group>;       // all ranks, and those of this process
+      { strategy.local_devices() } -> std::same_as<std::vector<typename S::device>>;  // one per rank of this process
+      { strategy.update(replica, model, gradients) } -> std::same_as<void>;  // ends a step, as the strategy defines it
+    };
 
 namespace detail {
 
-template <class S>
-struct DeviceOf {
-  using type = DefaultDevice;                                              // S is no strategy: Live reports it
+template <class S> struct DeviceOf {
+  using type = DefaultDevice;  // S is no strategy: Live reports it
 };
-template <Strategy S>
-struct DeviceOf<S> {
+template <Strategy S> struct DeviceOf<S> {
   using type = typename S::device;
 };
 

@@ -25,15 +25,14 @@ namespace chorale {
 ///         step once, with the whole batch
 /// throws  BadArgument when there are fewer devices, or no plug-in
 /// source  tf.distribute.TPUStrategy
-template <int N = 8, Zero... shards>
-struct TPUStrategy {
+template <int N = 8, Zero... shards> struct TPUStrategy {
   static_assert(N > 0, "chorale: TPUStrategy<N> needs at least 1 device");
   static_assert(sizeof...(shards) <= 1 && ((shards == Zero::one) && ...),
                 "chorale: TPUStrategy<N, Zero::one> is the only form with shards. Use ShardedStrategy over Cpu "
                 "for others");
 
-  using device    = Pjrt;
-  using placement = chorale::placement::OnOne;
+  using device                             = Pjrt;
+  using placement                          = chorale::placement::OnOne;
   static constexpr bool reduces_every_step = true, applies_sums = true;
 
   /// Takes the devices of the plug-in that the environment names.
@@ -41,12 +40,12 @@ struct TPUStrategy {
   explicit TPUStrategy(Pjrt const& devices)
       : on_{sizeof...(shards) == 0 ? devices.first(N) : devices.first(N).sharding_slots()} {}
 
-  int               num_replicas() const { return N; }
-  Group             group() const { return Group::all_local(1); }
+  int num_replicas() const { return N; }
+  Group group() const { return Group::all_local(1); }
   std::vector<Pjrt> local_devices() const { return {on_}; }
 
   void update(auto& replica, auto& model, Gradients& gradients) const {
-    replica.all_reduce(gradients);                                         // one replica: nothing is sent
+    replica.all_reduce(gradients);  // one replica: nothing is sent
     model.optimizer.apply(model.net.variables(), gradients);
   }
 

@@ -17,8 +17,7 @@ struct AxisName {
   std::array<char, 24> text{};
   std::size_t length = 0;
 
-  template <std::size_t n>
-  consteval AxisName(char const (&name)[n]) : length{n - 1} {
+  template <std::size_t n> consteval AxisName(char const (&name)[n]) : length{n - 1} {
     static_assert(n > 1 && n <= 24, "chorale: the name of an axis has 1 to 23 characters");
     std::copy_n(name, n - 1, text.begin());
   }
@@ -30,8 +29,7 @@ struct AxisName {
 ///   using Tensor = Axis<"tensor", 2>;
 ///   Mesh<Axis<"data", 2>, Tensor>                                          4 ranks
 ///   nn::ColumnDense<Tensor, 3072>                                          a layer that is split over 2 of them
-template <AxisName called, int ranks>
-struct Axis {
+template <AxisName called, int ranks> struct Axis {
   static_assert(ranks >= 1, "chorale: Axis<name, ranks> needs at least 1 rank");
   static constexpr std::string_view name = called.view();
   static constexpr int size              = ranks;
@@ -48,14 +46,14 @@ inline constexpr std::string_view data_axis = "data";
 ///   throws  PeerLost when another rank is gone
 struct AxisGroup {
   std::string_view name{};
-  Rank rank = 0;                                                           // within the group
-  int size  = 1;
+  Rank rank                                                                           = 0;  // within the group
+  int size                                                                            = 1;
   void (*send_and_receive)(void* peers, Rank to, ConstBytes out, Rank from, Bytes in) = nullptr;
-  void* peers = nullptr;
-  bool deals_rows = false;                                                 // true: its ranks have different rows of a
-                                                                           // batch, in their order; false: the same rows
-  bool in_shards  = false;                                                 // true: the rows of each are a logical shard,
-                                                                           // which counts and adds up by itself
+  void* peers                                                                         = nullptr;
+  bool deals_rows = false;  // true: its ranks have different rows of a
+                            // batch, in their order; false: the same rows
+  bool in_shards  = false;  // true: the rows of each are a logical shard,
+                            // which counts and adds up by itself
 
   /// Sends `out` to a rank of the group while `in` comes from one; an empty span: nothing goes there. Returns when both
   /// are done.
@@ -76,9 +74,6 @@ inline AxisGroup group_along(AxisGroups axes, std::string_view name, int size) {
   return {.name = name};
 }
 /// The group along A.
-template <class A>
-AxisGroup group_along(AxisGroups axes) {
-  return group_along(axes, A::name, A::size);
-}
+template <class A> AxisGroup group_along(AxisGroups axes) { return group_along(axes, A::name, A::size); }
 
 }  // namespace chorale

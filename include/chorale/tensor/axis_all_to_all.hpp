@@ -18,8 +18,7 @@ namespace chorale {
 /// Lists of values, one for each rank along an axis.
 ///
 /// keeps   the memory of the longest lists so far
-template <class T>
-struct ListsOfRanks {
+template <class T> struct ListsOfRanks {
   std::vector<std::vector<T>> of;
 
   /// Makes as many lists, of any length; and makes all of them empty.
@@ -50,7 +49,7 @@ class OwnerExchange {
   void begin(AxisGroup const& group) { group_ = group; }
 
   Rank rank() const { return group_.rank; }
-  int  size() const { return group_.size; }
+  int size() const { return group_.size; }
   bool deals_rows() const { return group_.deals_rows; }
   bool in_shards() const { return group_.in_shards && deals_rows(); }
 
@@ -100,8 +99,7 @@ class OwnerExchange {
 
   /// Sends answers[r] to each rank r that asked; afterwards got[q] is what owner q answered. got[q] has its size before,
   /// which follows from what this rank asked.
-  template <class T>
-  void to_askers(ListsOfRanks<T>& answers, ListsOfRanks<T>& got) const {
+  template <class T> void to_askers(ListsOfRanks<T>& answers, ListsOfRanks<T>& got) const {
     std::swap(answers[rank()], got[rank()]);
     each_other([&](Rank to, Rank from) {
       pass(to, Span<T const>{deals_rows() ? answers[to] : got[rank()]}, from, got[from], got[from].size());
@@ -111,11 +109,9 @@ class OwnerExchange {
  private:
   static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 
-  template <class F>
-  void each_other(F const& f) const { along::detail::each_pair(group_, f); }
+  template <class F> void each_other(F const& f) const { along::detail::each_pair(group_, f); }
 
-  template <class T>
-  void pass(Rank to, Span<T const> out, Rank from, std::vector<T>& in, std::size_t n) const {
+  template <class T> void pass(Rank to, Span<T const> out, Rank from, std::vector<T>& in, std::size_t n) const {
     exchange_in_pieces(out, in, n, [&](Span<T const> sent, Span<T> received) {
       group_.exchange(to, std::as_bytes(sent), from, std::as_writable_bytes(received));
     });

@@ -34,8 +34,7 @@ namespace chorale::along {
 constexpr int left_of_tree(int n) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(n)) / 2); }
 
 /// Adds up n rows of numbers along the tree; the sum is the first row then. The others have any value.
-template <class Add>
-void fold_rows(float* rows, std::size_t stride, int n, std::size_t numbers, Add const& add) {
+template <class Add> void fold_rows(float* rows, std::size_t stride, int n, std::size_t numbers, Add const& add) {
   for (int apart = 1; apart < n; apart *= 2)
     for (int i = 0; i + apart < n; i += 2 * apart) {
       auto* const a       = rows + static_cast<std::size_t>(i) * stride;
@@ -46,19 +45,16 @@ void fold_rows(float* rows, std::size_t stride, int n, std::size_t numbers, Add 
 
 namespace detail {
 
-inline constexpr std::size_t few = 1024;                                   // numbers: sent whole to each partner
+inline constexpr std::size_t few = 1024;  // numbers: sent whole to each partner
 
 /// Rank number `rank` of the group, which may be beyond its ends.
 inline Rank around(AxisGroup const& group, int rank) { return (rank % group.size + group.size) % group.size; }
 
-template <class T>
-ConstBytes bytes_of(Span<T const> x) { return std::as_bytes(x); }
-template <class T>
-Bytes bytes_to(Span<T> x) { return std::as_writable_bytes(x); }
+template <class T> ConstBytes bytes_of(Span<T const> x) { return std::as_bytes(x); }
+template <class T> Bytes bytes_to(Span<T> x) { return std::as_writable_bytes(x); }
 
 /// Calls f(to, from) for each distance between ranks, so that all ranks talk in pairs at the same time.
-template <class F>
-void each_pair(AxisGroup const& group, F const& f) {
+template <class F> void each_pair(AxisGroup const& group, F const& f) {
   for (int d = 1; d < group.size; ++d) f(around(group, group.rank + d), around(group, group.rank - d));
 }
 
@@ -79,8 +75,7 @@ constexpr std::size_t scratch_for(std::size_t n, int ranks) {
 }
 
 /// Sends `out` to the rank that comes `by` places after this one while `in` comes from the rank as far before it.
-template <class T>
-void shift(AxisGroup const& group, int by, Span<T const> out, Span<T> in) {
+template <class T> void shift(AxisGroup const& group, int by, Span<T const> out, Span<T> in) {
   static_assert(std::is_trivially_copyable_v<T>);
   if (by % group.size != 0)
     return group.exchange(detail::around(group, group.rank + by), detail::bytes_of(out),
@@ -91,8 +86,7 @@ void shift(AxisGroup const& group, int by, Span<T const> out, Span<T> in) {
 /// Brings the pieces of all ranks to all ranks, in their order: piece r of `all` is share(all.size(), r, size).
 ///
 /// own     this rank's piece; it may lie at its place in `all`
-template <class T>
-void all_gather(AxisGroup const& group, Span<T const> own, Span<T> all) {
+template <class T> void all_gather(AxisGroup const& group, Span<T const> own, Span<T> all) {
   static_assert(std::is_trivially_copyable_v<T>);
   auto const piece = [&](Rank r) {
     auto const at = share(all.size(), r, group.size);
@@ -143,7 +137,7 @@ void all_reduce(AxisGroup const& group, Span<float> x, Span<float> scratch, Add 
   if (group.size == 1) return;
   auto const others = scratch.first(x.size());
   if (x.size() <= detail::few && std::has_single_bit(static_cast<unsigned>(group.size))) {
-    for (int apart = 1; apart < group.size; apart *= 2) {                  // the same tree, of sums over 2, 4, .. ranks
+    for (int apart = 1; apart < group.size; apart *= 2) {  // the same tree, of sums over 2, 4, .. ranks
       auto const peer = group.rank ^ apart;
       group.exchange(peer, detail::bytes_of(Span<float const>{x}), peer, detail::bytes_to(others));
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = peer < group.rank ? add(others[i], x[i]) : add(x[i], others[i]);
@@ -169,11 +163,11 @@ void all_to_all(AxisGroup const& group, Span<T const> out, Span<std::size_t cons
     return sum;
   };
   auto const n = static_cast<std::size_t>(group.size);
-  CHORALE_EXPECTS(to.size() == n && from.size() == n && first(to, group.size) <= out.size() &&
-                      first(from, group.size) <= in.size(),
-                  "all_to_all over axis " + std::string{group.name} + " of " + std::to_string(n) + " ranks got " +
-                      std::to_string(to.size()) + " and " + std::to_string(from.size()) + " sizes, " +
-                      std::to_string(out.size()) + " elements and room for " + std::to_string(in.size()));
+  CHORALE_EXPECTS(
+      to.size() == n && from.size() == n && first(to, group.size) <= out.size() && first(from, group.size) <= in.size(),
+      "all_to_all over axis " + std::string{group.name} + " of " + std::to_string(n) + " ranks got " +
+          std::to_string(to.size()) + " and " + std::to_string(from.size()) + " sizes, " + std::to_string(out.size()) +
+          " elements and room for " + std::to_string(in.size()));
   auto const sent = [&](Rank r) { return out.subspan(first(to, r), to[static_cast<std::size_t>(r)]); };
   auto const got  = [&](Rank r) { return in.subspan(first(from, r), from[static_cast<std::size_t>(r)]); };
   CHORALE_EXPECTS(sent(group.rank).size() == got(group.rank).size(),

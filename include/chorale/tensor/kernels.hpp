@@ -13,20 +13,20 @@ namespace chorale {
 
 /// A window that slides over an image: convolutions and pools. Sizes in pixels; images are (B, H, W, C).
 struct Window {
-  int height = 0, width = 0, channels = 0;                                 // of the input image
-  int kernel = 1, stride = 1;                                              // square windows, unless `columns` says else
-  int pad_before = 0, pad_after = 0;                                       // rows; columns have separate pads
+  int height = 0, width = 0, channels = 0;  // of the input image
+  int kernel = 1, stride = 1;               // square windows, unless `columns` says else
+  int pad_before = 0, pad_after = 0;        // rows; columns have separate pads
   int pad_left = 0, pad_right = 0;
-  int columns = 0;                                                         // of the kernel; 0: as many as rows
-  int dilation = 1;                                                        // distance between pixels of the kernel
-  int groups = 1;                                                          // channels of a kernel: 1 / groups of all
+  int columns  = 0;  // of the kernel; 0: as many as rows
+  int dilation = 1;  // distance between pixels of the kernel
+  int groups   = 1;  // channels of a kernel: 1 / groups of all
 
   constexpr int kernel_width() const { return columns == 0 ? kernel : columns; }
   constexpr int out_height() const { return (height + pad_before + pad_after - reach(kernel)) / stride + 1; }
   constexpr int out_width() const { return (width + pad_left + pad_right - reach(kernel_width())) / stride + 1; }
 
  private:
-  constexpr int reach(int size) const { return (size - 1) * dilation + 1; }      // pixels from the first to the last
+  constexpr int reach(int size) const { return (size - 1) * dilation + 1; }  // pixels from the first to the last
 };
 
 enum class Pool { max, average };
@@ -80,8 +80,8 @@ struct Together {
 /// The part of a pass that changes from step to step.
 struct StepNumbers {
   Seed seed             = {};
-  std::uint64_t step    = 0;                                               // of the optimizer; 0-based
-  std::size_t first_row = 0;                                               // of this share within the global batch
+  std::uint64_t step    = 0;  // of the optimizer; 0-based
+  std::size_t first_row = 0;  // of this share within the global batch
 
   /// Seed of the random numbers of this step.
   constexpr Seed drawn() const { return Seed{seed.value ^ (step + 1) * 0x9e3779b97f4a7c15ULL}; }
@@ -89,24 +89,24 @@ struct StepNumbers {
 
 /// The settings of one pass over a batch.
 struct Pass {
-  bool training     = false;
-  StepNumbers now   = {};
-  Together together = {};                                                  // for layers that need all replicas
-  Together share    = {};                                                  // for layers that need all rows of the share
-  std::size_t first_of_share = 0;                                          // first row of this slice within its share
-  StepNumbers const* on_device = nullptr;                                  // `now`, for a device that QueuesWork
-  float loss_scale  = 1;                                                   // by which gradients are multiplied
-  bool by_variables = true, by_input = true;                               // what backward is for; a layer that ignores
-                                                                           // this computes both
-  AxisGroups axes = {};                                                    // for layers that are split over ranks
-  bool in_shards  = false;                                                 // the rows are one logical shard of a batch
-  Span<char const> frozen = {};                                            // for each variable, 1: it keeps its value;
-                                                                           // empty: none does
+  bool training                = false;
+  StepNumbers now              = {};
+  Together together            = {};          // for layers that need all replicas
+  Together share               = {};          // for layers that need all rows of the share
+  std::size_t first_of_share   = 0;           // first row of this slice within its share
+  StepNumbers const* on_device = nullptr;     // `now`, for a device that QueuesWork
+  float loss_scale             = 1;           // by which gradients are multiplied
+  bool by_variables = true, by_input = true;  // what backward is for; a layer that ignores
+                                              // this computes both
+  AxisGroups axes         = {};               // for layers that are split over ranks
+  bool in_shards          = false;            // the rows are one logical shard of a batch
+  Span<char const> frozen = {};               // for each variable, 1: it keeps its value;
+                                              // empty: none does
 };
 
 /// Destination of a sum over rows.
 struct SumOfRows {
-  float* of_row;                                                           // scratch: a number for each row
+  float* of_row;  // scratch: a number for each row
   float* sum;
 };
 
@@ -115,21 +115,21 @@ struct SumOfRows {
 /// x, y      input and output; equal for kernels that work in place
 /// dx, dy    gradients of the loss by x and y; dx is null where it is not needed
 struct Ports {
-  float* x = nullptr;
-  float* y = nullptr;
-  float* dx = nullptr;
-  float* dy = nullptr;
-  float* kernel = nullptr;                                                 // variables of the layer, if it has them
-  float* bias = nullptr;
-  float* d_kernel = nullptr;                                               // and their gradients
-  float* d_bias = nullptr;
-  float* mean = nullptr;                                                   // moving statistics, if the layer has them
-  float* variance = nullptr;
-  float* d_mean = nullptr;                                                 // and, times rows, the targets they move to
-  float* d_variance = nullptr;
-  float* other = nullptr;                                                  // of a sum: the input that is added to x
-  float* d_other = nullptr;                                                // and the gradient by it; of a fork, too
-  std::byte* workspace = nullptr;                                          // workspace() bytes, 64-byte aligned
+  float* x             = nullptr;
+  float* y             = nullptr;
+  float* dx            = nullptr;
+  float* dy            = nullptr;
+  float* kernel        = nullptr;  // variables of the layer, if it has them
+  float* bias          = nullptr;
+  float* d_kernel      = nullptr;  // and their gradients
+  float* d_bias        = nullptr;
+  float* mean          = nullptr;  // moving statistics, if the layer has them
+  float* variance      = nullptr;
+  float* d_mean        = nullptr;  // and, times rows, the targets they move to
+  float* d_variance    = nullptr;
+  float* other         = nullptr;  // of a sum: the input that is added to x
+  float* d_other       = nullptr;  // and the gradient by it; of a fork, too
+  std::byte* workspace = nullptr;  // workspace() bytes, 64-byte aligned
 };
 
 /// The kernels of one device: the only code that computes with tensors. Specialised in cpu/ and cuda/.
@@ -147,12 +147,10 @@ struct Ports {
 ///   multiply    numbers by one number
 ///   move        moving averages and tracked variables; Scratch is memory that only kernels read
 ///   Step        of a device that QueuesWork
-template <class D>
-struct Kernels;
+template <class D> struct Kernels;
 
 /// A device whose kernels only queue their work. Losses and checks write their results to Kernels<D>::Step, for the
 /// host to read after it has waited.
-template <class D>
-concept QueuesWork = requires { typename Kernels<D>::Step; };
+template <class D> concept QueuesWork = requires { typename Kernels<D>::Step; };
 
 }  // namespace chorale

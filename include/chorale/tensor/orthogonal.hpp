@@ -20,11 +20,11 @@ namespace chorale {
 ///          it stable: Björck, BIT 1967
 inline void write_orthogonal(Span<float> value, std::size_t rows, std::size_t columns, Random const& random) {
   auto const n = std::min(rows, columns), length = std::max(rows, columns);
-  auto q       = std::vector<double>(length * n);                          // (length, n): its columns become orthogonal
-  auto dots    = std::vector<double>(n);
+  auto q    = std::vector<double>(length * n);  // (length, n): its columns become orthogonal
+  auto dots = std::vector<double>(n);
   for (std::size_t i = 0; i < q.size(); ++i) q[i] = static_cast<double>(random.normal(i));
   for (std::size_t k = 0; k < n; ++k) {
-    std::fill(dots.begin(), dots.end(), 0.0);                              // of column k with itself and those after it
+    std::fill(dots.begin(), dots.end(), 0.0);  // of column k with itself and those after it
     for (std::size_t i = 0; i < length; ++i)
       for (std::size_t c = k; c < n; ++c) dots[c] += q[i * n + k] * q[i * n + c];
     auto const norm = std::sqrt(dots[k]);

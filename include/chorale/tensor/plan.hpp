@@ -24,7 +24,7 @@ struct Name {
   constexpr Name() = default;
   constexpr Name(std::string_view s) { *this += s; }
   constexpr Name& operator+=(std::string_view s) {
-    for (char const c : s) text.at(length++) = c;                          // .at: too long a name does not compile
+    for (char const c : s) text.at(length++) = c;  // .at: too long a name does not compile
     return *this;
   }
   constexpr operator std::string_view() const { return {text.data(), length}; }
@@ -40,9 +40,8 @@ enum class Init { zeros, ones, glorot_uniform, glorot_normal, he_uniform, he_nor
 
 /// Name of an initializer as a network writes it.
 constexpr std::string_view text_of(Init init) {
-  constexpr auto names =
-      std::array<std::string_view, 8>{"Zeros", "Ones", "GlorotUniform", "GlorotNormal", "HeUniform", "HeNormal",
-                                      "Orthogonal", "UnitForget"};
+  constexpr auto names = std::array<std::string_view, 8>{"Zeros",     "Ones",     "GlorotUniform", "GlorotNormal",
+                                                         "HeUniform", "HeNormal", "Orthogonal",    "UnitForget"};
   return names.at(static_cast<std::size_t>(init));
 }
 
@@ -59,10 +58,10 @@ struct Movement {
 /// order, `index_of` says which index of the whole a part has where, and what no part needs is padding. See each_run.
 struct Split {
   int dim = 0, parts = 1;
-  std::string_view along{};                                                // name of the axis
-  int blocks = 1;                                                          // of the dimension: a part of each of them
-  int whole  = 0;                                                          // extent of the whole; 0: parts times a part's
-  int (*index_of)(int part, int i) = nullptr;                              // index i of a part in the whole; -1: padding
+  std::string_view along{};                    // name of the axis
+  int blocks                       = 1;        // of the dimension: a part of each of them
+  int whole                        = 0;        // extent of the whole; 0: parts times a part's
+  int (*index_of)(int part, int i) = nullptr;  // index i of a part in the whole; -1: padding
 
   /// Extent of the dimension in the whole variable, where that of a part is `extent`.
   constexpr int extent_of_whole(int extent) const { return whole == 0 ? parts * extent : whole; }
@@ -78,14 +77,14 @@ struct Split {
 
 /// One variable of a network, as its layer declares it.
 struct VariableSpec {
-  std::string_view name;                                                   // within its layer: "kernel", "bias"
+  std::string_view name;  // within its layer: "kernel", "bias"
   std::array<int, 4> dims{};
-  int rank = 0;
-  Init init = Init::zeros;
+  int rank   = 0;
+  Init init  = Init::zeros;
   int fan_in = 1, fan_out = 1;
-  float momentum = 0;                                                      // not 0: a moving average, not trained
-  bool by_rows   = false;                                                  // its gradient is rows. See RowGradients
-  bool tracked   = false;                                                  // true: an update adds the mean change to it
+  float momentum = 0;      // not 0: a moving average, not trained
+  bool by_rows   = false;  // its gradient is rows. See RowGradients
+  bool tracked   = false;  // true: an update adds the mean change to it
   Split split{};
 
   constexpr bool trained() const { return momentum == 0 && !tracked; }
@@ -99,11 +98,11 @@ struct VariableSpec {
 
 /// One variable of a network, as the plan places it.
 struct PlannedVariable {
-  Name name;                                                               // in the network: "conv2d/kernel"
+  Name name;  // in the network: "conv2d/kernel"
   VariableSpec spec;
-  int layer          = 0;                                                  // position in the network, 0-based
-  std::size_t offset = 0;                                                  // elements from the start of the arena part
-  std::size_t size   = 0;                                                  // elements, padding not counted
+  int layer          = 0;  // position in the network, 0-based
+  std::size_t offset = 0;  // elements from the start of the arena part
+  std::size_t size   = 0;  // elements, padding not counted
 
   constexpr std::size_t end() const { return offset + size; }
   /// The first element in a slot of an optimizer, which has neither header nor trailer.
@@ -121,14 +120,14 @@ constexpr std::size_t arena_bytes(std::size_t elements, std::size_t table_elemen
 
 namespace plan {
 
-inline constexpr std::size_t header  = 16;                                 // elements before the first variable
-inline constexpr std::size_t trailer = 16;                                 // and after the last one
-inline constexpr std::size_t align   = 16;                                 // elements: one cache line of float
+inline constexpr std::size_t header  = 16;  // elements before the first variable
+inline constexpr std::size_t trailer = 16;  // and after the last one
+inline constexpr std::size_t align   = 16;  // elements: one cache line of float
 
 /// The first element from `offset` on where a variable may begin.
 constexpr std::size_t aligned(std::size_t offset) { return (offset + align - 1) / align * align; }
 
-inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;       // a bucket closes when it holds at least this
+inline constexpr std::size_t bucket_bytes = std::size_t{256} << 10;  // a bucket closes when it holds at least this
 
 }  // namespace plan
 
@@ -157,27 +156,24 @@ constexpr std::size_t PlannedVariable::slot_offset() const {
 ///   a NaN: neither needs a separate message between ranks. See StepHeader and StepTrailer.
 ///
 /// keeps   `variables` is in reading order; each offset is a multiple of plan::align; padding is always zero
-template <std::size_t N, std::size_t Layers>
-struct Plan {
+template <std::size_t N, std::size_t Layers> struct Plan {
   std::array<PlannedVariable, N> variables{};
-  std::array<std::size_t, Layers> ready{};                               // gradients below this are final after layer i
+  std::array<std::size_t, Layers> ready{};  // gradients below this are final after layer i
   std::array<std::size_t, N + 1> bucket_ends{};
-  std::size_t buckets    = 0;
-  std::size_t elements   = 0;                                              // of the gradients, padding included
-  std::size_t table_elements      = 0;                                     // of tables whose gradients are rows
-  std::size_t parameters = 0;                                              // trainable numbers
-  std::size_t activations_per_row = 0;                                     // elements that forward writes for one row
-  std::size_t products_per_row    = 0;                                     // and multiplications in matrix products
-  std::uint64_t hash     = 0;                                        // of names, shapes, places, and what is trained
+  std::size_t buckets             = 0;
+  std::size_t elements            = 0;  // of the gradients, padding included
+  std::size_t table_elements      = 0;  // of tables whose gradients are rows
+  std::size_t parameters          = 0;  // trainable numbers
+  std::size_t activations_per_row = 0;  // elements that forward writes for one row
+  std::size_t products_per_row    = 0;  // and multiplications in matrix products
+  std::uint64_t hash              = 0;  // of names, shapes, places, and what is trained
 
-  constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
+  constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }  // what an all-reduce combines
   constexpr Span<std::size_t const> ends() const { return {bucket_ends.data(), buckets}; }
-  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // of the dense variables
+  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }  // of the dense variables
 
   /// Bytes of one replica's arena with an optimizer of that many slots per variable.
-  constexpr std::size_t arena_bytes(int slots) const {
-    return detail::arena_bytes(elements, table_elements, slots);
-  }
+  constexpr std::size_t arena_bytes(int slots) const { return detail::arena_bytes(elements, table_elements, slots); }
 };
 
 namespace detail {
@@ -194,7 +190,7 @@ constexpr PlanSizes lay_out(Span<PlannedVariable> variables, Span<std::size_t> r
   auto made         = PlanSizes{};
   auto offset       = plan::header;
   auto bucket_begin = std::size_t{0};
-  auto end          = variables.size();                                    // of the variables of one layer
+  auto end          = variables.size();  // of the variables of one layer
   for (std::size_t layer = ready.size(); layer-- > 0;) {
     auto begin = end;
     while (begin > 0 && variables[begin - 1].layer == static_cast<int>(layer)) --begin;
@@ -243,7 +239,7 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
                                     std::array<int, N> const& layers) {
   auto made = Plan<N, Layers>{};
   for (std::size_t i = 0; i < N; ++i) made.variables[i] = {names[i], specs[i], layers[i], 0, specs[i].size()};
-  auto const sizes = detail::lay_out(made.variables, made.ready, made.bucket_ends);
+  auto const sizes    = detail::lay_out(made.variables, made.ready, made.bucket_ends);
   made.buckets        = sizes.buckets;
   made.elements       = sizes.elements;
   made.table_elements = sizes.table_elements;
@@ -257,14 +253,14 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
 ///
 /// keeps   a view: the plan outlives it
 struct PlanView {
-  Span<PlannedVariable const> variables;                                   // in reading order
+  Span<PlannedVariable const> variables;  // in reading order
   Span<std::size_t const> bucket_ends;
-  std::size_t buckets    = 0;
-  std::size_t elements   = 0;                                              // of the gradients, padding included
-  std::size_t table_elements = 0;                                          // of tables whose gradients are rows
-  std::size_t parameters = 0;                                              // trainable numbers
-  std::uint64_t hash     = 0;
-  bool whole             = true;                                           // false: of one stage of a network
+  std::size_t buckets        = 0;
+  std::size_t elements       = 0;  // of the gradients, padding included
+  std::size_t table_elements = 0;  // of tables whose gradients are rows
+  std::size_t parameters     = 0;  // trainable numbers
+  std::uint64_t hash         = 0;
+  bool whole                 = true;  // false: of one stage of a network
 
   constexpr PlanView() = default;
   template <std::size_t N, std::size_t Layers>
@@ -272,19 +268,17 @@ struct PlanView {
       : variables{p.variables}, bucket_ends{p.ends()}, buckets{p.buckets}, elements{p.elements},
         table_elements{p.table_elements}, parameters{p.parameters}, hash{p.hash} {}
 
-  constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }    // what an all-reduce combines
+  constexpr std::size_t bytes_per_step() const { return elements * sizeof(float); }  // what an all-reduce combines
   constexpr Span<std::size_t const> ends() const { return bucket_ends; }
 
   /// Elements of the variables, tables included.
   constexpr std::size_t values() const { return elements + table_elements; }
   /// Elements of one slot of an optimizer: all variables without header and trailer.
   constexpr std::size_t slot_stride() const { return values() - plan::header - plan::trailer; }
-  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }    // of the dense variables
+  constexpr Range body() const { return {plan::header, elements - plan::trailer}; }  // of the dense variables
 
   /// Bytes of one replica's arena with an optimizer of that many slots per variable.
-  constexpr std::size_t arena_bytes(int slots) const {
-    return detail::arena_bytes(elements, table_elements, slots);
-  }
+  constexpr std::size_t arena_bytes(int slots) const { return detail::arena_bytes(elements, table_elements, slots); }
 };
 
 /// One line for each variable, in reading order: what ranks compare before they train together.
@@ -308,7 +302,9 @@ inline std::ostream& operator<<(std::ostream& out, PlanView const& p) {
     for (int i = 0; i < v.spec.rank; ++i)
       dims.append(i ? ", " : "") += std::to_string(v.spec.dims[static_cast<std::size_t>(i)]);
     out << sentence("{}  ({})  {} float32 at {}{}\n", std::string_view{v.name}, dims, v.size, v.offset,
-                    !v.spec.trained() ? ", not trained" : v.spec.by_rows ? ", gradient by rows" : "");
+                    !v.spec.trained() ? ", not trained"
+                    : v.spec.by_rows  ? ", gradient by rows"
+                                      : "");
   }
   return out << sentence("{} parameters, {} buckets, {} bytes reduced per step, hash {}\n", p.parameters, p.buckets,
                          p.bytes_per_step(), formatted("%llx", static_cast<unsigned long long>(p.hash)));

@@ -16,9 +16,9 @@ namespace chorale {
 /// cost    one pass over the values at the speed of the cache or memory that they are in
 /// order   that of the values: the same number on every machine
 inline std::uint64_t hash_of(Span<float const> values) {
-  constexpr std::size_t lanes = 64;                                        // independent: vectors that need not wait
-  auto h       = std::array<std::uint32_t, lanes>{};
-  auto const n = values.size() / lanes * lanes;
+  constexpr std::size_t lanes = 64;  // independent: vectors that need not wait
+  auto h                      = std::array<std::uint32_t, lanes>{};
+  auto const n                = values.size() / lanes * lanes;
   for (std::size_t i = 0; i < n; i += lanes)
     for (std::size_t k = 0; k < lanes; ++k)
       h[k] = (h[k] ^ std::bit_cast<std::uint32_t>(values[i + k])) * 0x9e3779b1U + 0x7f4a7c15U;
@@ -41,7 +41,7 @@ struct ReplicaDigest {
   static void write(std::uint64_t hash, Span<float> to) {
     to[0] = 1;
     for (std::size_t i = 0; i < digits; ++i) {
-      auto const digit = (hash >> 6 * i ^ hash >> (6 * i + 32)) & 63;
+      auto const digit   = (hash >> 6 * i ^ hash >> (6 * i + 32)) & 63;
       to[1 + i]          = static_cast<float>(digit);
       to[1 + digits + i] = static_cast<float>(digit * digit);
     }

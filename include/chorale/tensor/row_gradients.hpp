@@ -19,7 +19,7 @@ namespace chorale {
 struct RowsView {
   Span<std::uint32_t const> rows, vectors;
   Span<float const> values;
-  std::size_t first = 0;                                                   // number of the first of the vectors
+  std::size_t first = 0;  // number of the first of the vectors
 
   std::size_t bytes() const { return rows.size_bytes() + vectors.size_bytes() + values.size_bytes(); }
 };
@@ -42,7 +42,7 @@ class RowGradients {
   std::size_t variable() const { return variable_; }
   std::size_t table_rows() const { return place_.size(); }
   std::size_t width() const { return width_; }
-  std::size_t size() const { return rows_.size(); }                        // rows that are not zero
+  std::size_t size() const { return rows_.size(); }  // rows that are not zero
 
   Span<std::uint32_t const> rows() const { return rows_; }
   /// All vectors, some of which several rows have: (number of vectors, width).
@@ -93,12 +93,11 @@ class RowGradients {
     parts_.push_back({of, rows_.size(), values_.size() / width_});
   }
   /// Calls f(rank, view) for each part.
-  template <class F>
-  void each_part(F&& f) const {
+  template <class F> void each_part(F&& f) const {
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       auto const& [of, row, vector] = parts_[p];
-      auto const rows    = (p + 1 < parts_.size() ? parts_[p + 1].row : rows_.size()) - row;
-      auto const vectors = (p + 1 < parts_.size() ? parts_[p + 1].vector : values_.size() / width_) - vector;
+      auto const rows               = (p + 1 < parts_.size() ? parts_[p + 1].row : rows_.size()) - row;
+      auto const vectors            = (p + 1 < parts_.size() ? parts_[p + 1].vector : values_.size() / width_) - vector;
       f(of, RowsView{Span<std::uint32_t const>{rows_}.subspan(row, rows),
                      Span<std::uint32_t const>{vectors_}.subspan(row, rows),
                      Span<float const>{values_}.subspan(vector * width_, vectors * width_), vector});
@@ -115,7 +114,7 @@ class RowGradients {
 
  private:
   static constexpr auto none         = std::numeric_limits<std::uint32_t>::max();
-  static constexpr std::size_t ahead = 16;                                 // rows whose place is fetched before
+  static constexpr std::size_t ahead = 16;  // rows whose place is fetched before
 
   std::size_t push(float const* gradient, bool shared) {
     auto const n = values_.size();
@@ -147,13 +146,13 @@ class RowGradients {
   }
 
   std::size_t variable_, width_;
-  std::vector<std::uint32_t> place_;                                       // of each row of the table in rows_, or none
+  std::vector<std::uint32_t> place_;  // of each row of the table in rows_, or none
   std::vector<std::uint32_t> rows_, vectors_;
   std::vector<float> values_;
-  std::vector<char> shared_;                                               // of each vector: several rows may have it
+  std::vector<char> shared_;  // of each vector: several rows may have it
   struct Part {
     Rank of;
-    std::size_t row, vector;                                               // the first ones
+    std::size_t row, vector;  // the first ones
   };
   std::vector<Part> parts_;
 };
@@ -173,7 +172,7 @@ inline std::vector<RowGradients> row_gradients_of(PlanView const& plan) {
 /// Rows of the gradient of a table that were put aside, one batch after another; a row may occur several times.
 struct RowList {
   std::vector<std::uint32_t> rows, vectors;
-  std::vector<float> values;                                               // (number of vectors, width)
+  std::vector<float> values;  // (number of vectors, width)
 
   void append(RowGradients const& more) { append(more.view(), more.width()); }
   void append(RowsView const& view, std::size_t width) {

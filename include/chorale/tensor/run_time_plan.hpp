@@ -18,13 +18,13 @@ namespace chorale {
 
 /// A variable of a model whose variables are known only when the program runs.
 struct NamedShape {
-  std::string name;                                                        // at most 96 characters; unique in the model
-  std::vector<int> dims{};                                                 // at most 4; none: a single number
-  Init init      = Init::zeros;
-  int fan_in     = 1, fan_out = 1;                                         // of the Glorot and He initializers
-  float momentum = 0;                                                      // not 0: a moving average, not trained
-  int layer      = -1;                                                     // ascending; -1: that after the one before
-  bool tracked   = false;                                                  // not trained: replicas add their changes
+  std::string name;         // at most 96 characters; unique in the model
+  std::vector<int> dims{};  // at most 4; none: a single number
+  Init init  = Init::zeros;
+  int fan_in = 1, fan_out = 1;  // of the Glorot and He initializers
+  float momentum = 0;           // not 0: a moving average, not trained
+  int layer      = -1;          // ascending; -1: that after the one before
+  bool tracked   = false;       // not trained: replicas add their changes
 };
 
 /// The plan of a model whose variables are known only when the program runs: the layout, offsets, buckets and hash are
@@ -43,13 +43,13 @@ class RunTimePlan {
   explicit RunTimePlan(std::vector<NamedShape> const& variables, bool whole = true) {
     CHORALE_EXPECTS(!variables.empty(), "a model needs at least one variable");
     auto made = Made{};
-    auto last = -1;                                                        // layer of the variable before
+    auto last = -1;  // layer of the variable before
     for (auto const& v : variables) {
       check(v, made.variables);
       CHORALE_EXPECTS(v.layer < 0 || v.layer >= last, "layers of variables ascend, but " + v.name + " is of layer " +
                                                           std::to_string(v.layer) + " after layer " +
                                                           std::to_string(last));
-      last = v.layer < 0 ? last + 1 : v.layer;
+      last          = v.layer < 0 ? last + 1 : v.layer;
       auto spec     = VariableSpec{};
       spec.init     = v.init;
       spec.fan_in   = v.fan_in;
@@ -93,9 +93,9 @@ class RunTimePlan {
   static void check(NamedShape const& v, std::vector<PlannedVariable> const& before) {
     constexpr auto most      = std::tuple_size_v<decltype(Name::text)>;
     constexpr auto most_dims = std::tuple_size_v<decltype(VariableSpec::dims)>;
-    CHORALE_EXPECTS(!v.name.empty() && v.name.size() <= most,
-                    "the name of a variable has 1 to " + std::to_string(most) + " characters, but \"" + v.name +
-                        "\" has " + std::to_string(v.name.size()));
+    CHORALE_EXPECTS(!v.name.empty() && v.name.size() <= most, "the name of a variable has 1 to " +
+                                                                  std::to_string(most) + " characters, but \"" +
+                                                                  v.name + "\" has " + std::to_string(v.name.size()));
     CHORALE_EXPECTS(v.dims.size() <= most_dims, v.name + " has " + std::to_string(v.dims.size()) +
                                                     " dimensions, and a variable has at most " +
                                                     std::to_string(most_dims));

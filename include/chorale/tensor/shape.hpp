@@ -12,8 +12,7 @@ namespace chorale {
 ///   Shape<28, 28, 1>    an image, height × width × channels
 ///   Shape<10>           ten numbers
 ///   Shape<>             one number
-template <int... D>
-struct Shape {
+template <int... D> struct Shape {
   static_assert(((D > 0) && ...), "chorale: every dimension of a Shape must be at least 1");
 
   static constexpr int rank = sizeof...(D);

@@ -12,14 +12,16 @@ namespace chorale {
 
 /// The dims of the whole variable of which each rank along an axis has a part.
 constexpr std::array<int, 4> whole_dims(VariableSpec const& spec) {
-  auto dims = spec.dims;
+  auto dims    = spec.dims;
   auto& extent = dims[static_cast<std::size_t>(spec.split.dim)];
   if (spec.split.parts > 1) extent = spec.split.extent_of_whole(extent);
   return dims;
 }
 
 /// True if each rank along the data axis has a part of a variable, and the whole gradient of that part.
-constexpr bool is_split_along_data(VariableSpec const& spec) { return spec.split.parts > 1 && spec.split.along == data_axis; }
+constexpr bool is_split_along_data(VariableSpec const& spec) {
+  return spec.split.parts > 1 && spec.split.along == data_axis;
+}
 
 /// Calls f(range, first) for each range of one part of a variable, in ascending order: its numbers lie from `first` on in
 /// the whole variable, one after another.
@@ -28,13 +30,12 @@ constexpr bool is_split_along_data(VariableSpec const& spec) { return spec.split
 ///   the same in 2 blocks                        part 1: [0, 1) from 1 on, [1, 2) from 3, [2, 3) from 5, [3, 4) from 7
 ///
 /// part      below spec.split.parts; its padding is in no range
-template <class F>
-constexpr void each_run(VariableSpec const& spec, int part, F const& f) {
+template <class F> constexpr void each_run(VariableSpec const& spec, int part, F const& f) {
   if (spec.split.parts == 1) return f(Range{0, spec.size()}, std::size_t{0});
   auto const dim    = static_cast<std::size_t>(spec.split.dim);
   auto const extent = spec.dims[dim];
   auto const whole  = static_cast<std::size_t>(spec.split.extent_of_whole(extent));
-  auto inner        = std::size_t{1};                                      // numbers of one index of the dimension
+  auto inner        = std::size_t{1};  // numbers of one index of the dimension
   for (auto d = dim + 1; d < static_cast<std::size_t>(spec.rank); ++d) inner *= static_cast<std::size_t>(spec.dims[d]);
   auto run   = Range{};
   auto first = std::size_t{0};

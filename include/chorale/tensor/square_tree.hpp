@@ -38,8 +38,7 @@ class SquareTree {
   }
 
   /// Calls f(node) for the fewest nodes that together cover exactly these lines, in their order.
-  template <class F>
-  static constexpr void each_node(Range lines, F&& f) {
+  template <class F> static constexpr void each_node(Range lines, F&& f) {
     while (lines.begin < lines.end) {
       auto const fits  = static_cast<int>(std::bit_width(lines.size())) - 1;
       auto const level = lines.begin == 0 ? fits : std::min(fits, static_cast<int>(std::countr_zero(lines.begin)));
@@ -92,8 +91,7 @@ class SquareTree {
   /// lines     of the tree
   /// next      called for the value of each of these nodes in turn: next(node), with the node that it has to be in
   /// is_given  is_given(node) is true if the value of that node is the next one
-  template <class Given, class Next>
-  static double sum_of(std::size_t lines, Node node, Given&& is_given, Next&& next) {
+  template <class Given, class Next> static double sum_of(std::size_t lines, Node node, Given&& is_given, Next&& next) {
     if (node.first >= lines) return 0;
     if (is_given(node)) return next();
     auto const below = node.level - 1;
@@ -120,13 +118,12 @@ class SquareTree {
   /// Sum of a line from the squares of its numbers.
   static double of_squares(double const* squares) {
     auto quarter = std::array<double, 4>{};
-    for (std::size_t i = 0; i < 4; ++i)
-      quarter[i] = (squares[i] + squares[8 + i]) + (squares[4 + i] + squares[12 + i]);
+    for (std::size_t i = 0; i < 4; ++i) quarter[i] = (squares[i] + squares[8 + i]) + (squares[4 + i] + squares[12 + i]);
     return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
   }
 
  private:
-  static constexpr int block_level = 6;                                    // 64 lines: 4 KiB of numbers, 512 bytes of sums
+  static constexpr int block_level = 6;  // 64 lines: 4 KiB of numbers, 512 bytes of sums
 };
 
 }  // namespace chorale

@@ -23,19 +23,18 @@ namespace chorale {
 ///
 /// T         float, or double where headers of many steps are added up; const in a header that is only read
 /// keeps     a view; it costs nothing
-template <class T>
-class StepHeader {
+template <class T> class StepHeader {
  public:
-  static constexpr std::size_t rows_at     = 1;                            // for kernels, which see single elements
+  static constexpr std::size_t rows_at     = 1;  // for kernels, which see single elements
   static constexpr std::size_t max_metrics = plan::header - 2;
 
   /// values    begins with the header: a header alone, or flat gradients
   explicit constexpr StepHeader(Span<T> values) : values_{values.first(plan::header)} {}
 
-  constexpr T& loss() const { return values_[0]; }                         // sum over rows()
-  constexpr T& rows() const { return values_[rows_at]; }                   // exact up to 2^24 in float
-  constexpr T& metric(std::size_t i) const { return values_[2 + i]; }      // sum over rows()
-  constexpr T& positions() const { return values_[plan::header - 1]; }     // loss() is over them; 0: over rows
+  constexpr T& loss() const { return values_[0]; }                      // sum over rows()
+  constexpr T& rows() const { return values_[rows_at]; }                // exact up to 2^24 in float
+  constexpr T& metric(std::size_t i) const { return values_[2 + i]; }   // sum over rows()
+  constexpr T& positions() const { return values_[plan::header - 1]; }  // loss() is over them; 0: over rows
   constexpr Span<T> all() const { return values_; }
 
  private:
@@ -47,20 +46,19 @@ class StepHeader {
 ///
 /// keeps     a view; it costs nothing. All numbers are sums after gradients were reduced: rank() and variable() say
 ///           which replica and which variable only if faults() is 1
-template <class T>
-class StepTrailer {
+template <class T> class StepTrailer {
  public:
-  static constexpr std::size_t summed_at = 3;                              // for kernels, which see single elements
+  static constexpr std::size_t summed_at = 3;  // for kernels, which see single elements
 
   /// values    ends with the trailer: a trailer alone, or flat gradients
   explicit constexpr StepTrailer(Span<T> values) : values_{values.last(plan::trailer)} {}
 
-  constexpr T& faults() const { return values_[0]; }                       // replicas whose gradients are not finite
-  constexpr T& rank() const { return values_[1]; }                         // of such a replica
-  constexpr T& variable() const { return values_[2]; }                     // index of its first bad variable
-  constexpr T& summed() const { return values_[summed_at]; }               // how many gradients were added up
-  constexpr Span<T> digest() const { return values_.subspan(4, ReplicaDigest::size); }       // ReplicaDigest, or zeros
-  constexpr T& asked() const { return values_[plan::trailer - 1]; }        // replicas that were asked to end
+  constexpr T& faults() const { return values_[0]; }          // replicas whose gradients are not finite
+  constexpr T& rank() const { return values_[1]; }            // of such a replica
+  constexpr T& variable() const { return values_[2]; }        // index of its first bad variable
+  constexpr T& summed() const { return values_[summed_at]; }  // how many gradients were added up
+  constexpr Span<T> digest() const { return values_.subspan(4, ReplicaDigest::size); }  // ReplicaDigest, or zeros
+  constexpr T& asked() const { return values_[plan::trailer - 1]; }  // replicas that were asked to end
   constexpr Span<T> all() const { return values_; }
 
  private:

@@ -12,8 +12,7 @@ namespace chorale {
 ///
 /// order   f is called from 0 to n - 1, and what it gives is added up in 8 lanes, as one sum would wait for itself: the
 ///         same bits for the same numbers
-template <class F>
-double sum_over(std::size_t n, F&& f) {
+template <class F> double sum_over(std::size_t n, F&& f) {
   auto lanes = std::array<double, 8>{};
   for (std::size_t i = 0; i < n; ++i) lanes[i % lanes.size()] += static_cast<double>(f(i));
   return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
@@ -24,10 +23,9 @@ double sum_over(std::size_t n, F&& f) {
 /// keeps   adding is exact bookkeeping: the mean of a sum of Sums is the mean over all rows, however the rows were
 ///         distributed
 /// order   the mean is formed once, at the end
-template <class T>
-struct Sum {
+template <class T> struct Sum {
   T value            = 0;
-  std::int64_t count = 0;                                                  // rows
+  std::int64_t count = 0;  // rows
 
   T mean() const { return count == 0 ? T{0} : value / static_cast<T>(count); }
 

@@ -17,28 +17,26 @@ enum class Sync { on_write, on_read };
 enum class Aggregation { none, sum, mean, only_first_replica };
 
 /// Access to a variable for reading only.
-template <class T>
-class ReadHandle {
+template <class T> class ReadHandle {
  public:
   explicit ReadHandle(T const& variable) : variable_{&variable} {}
-  explicit ReadHandle(T const&&) = delete;                                 // it would have no owner
+  explicit ReadHandle(T const&&) = delete;  // it would have no owner
 
   T const& read() const { return *variable_; }
 
-  template <class X>
-  void assign(X const&) const {
-    static_assert(sizeof(X) == 0, "chorale: a ReadHandle only reads. To write, take a WriteHandle; a variable that is "
-                                  "on_write is written by all replicas together: write(mine, all_reduce)");
+  template <class X> void assign(X const&) const {
+    static_assert(sizeof(X) == 0,
+                  "chorale: a ReadHandle only reads. To write, take a WriteHandle; a variable that is "
+                  "on_write is written by all replicas together: write(mine, all_reduce)");
   }
-  template <class X>
-  void add(X const& x) const { assign(x); }
+  template <class X> void add(X const& x) const { assign(x); }
+
  private:
   T const* variable_;
 };
 
 /// Access to a variable for reading and writing. It converts to a ReadHandle, and not back.
-template <class T>
-class WriteHandle {
+template <class T> class WriteHandle {
  public:
   explicit WriteHandle(T& variable) : variable_{&variable} {}
 
@@ -46,6 +44,7 @@ class WriteHandle {
   void assign(T const& x) const { *variable_ = x; }
   void add(T const& x) const { *variable_ += x; }
   operator ReadHandle<T>() const { return ReadHandle<T>{*variable_}; }
+
  private:
   T* variable_;
 };
@@ -64,8 +63,7 @@ class WriteHandle {
 /// keeps       on_write: copies are bit-equal. on_read: total() and restore() move sums, and means as sums with their
 ///             count, to any number of replicas without a division: integers and counts stay exact
 /// source      tf.VariableSynchronization and tf.VariableAggregation; there, a restored sum is divided by num_replicas
-template <class T, Sync sync, Aggregation aggregation>
-class SyncedVariable {
+template <class T, Sync sync, Aggregation aggregation> class SyncedVariable {
   static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>, "chorale: a SyncedVariable is a number");
   static_assert(sync != Sync::on_read || aggregation != Aggregation::none,
                 "chorale: an on_read variable has another value on each replica, and nothing says how they are read as "
@@ -75,12 +73,12 @@ class SyncedVariable {
   static constexpr bool reads = sync == Sync::on_read, averages = aggregation == Aggregation::mean;
 
  public:
-  using part   = std::conditional_t<averages, Sum<T>, T>;                  // what a replica contributes
-  using stored = std::conditional_t<reads, part, T>;                       // what a replica stores
+  using part   = std::conditional_t<averages, Sum<T>, T>;  // what a replica contributes
+  using stored = std::conditional_t<reads, part, T>;       // what a replica stores
 
   /// replica   0-based, in the whole job; initial is the value of all replicas together
   explicit SyncedVariable(Rank replica, stored const& initial = {}) : replica_{replica}, stored_{initial} {
-    if constexpr (reads) restore(initial);                                 // so that it counts once
+    if constexpr (reads) restore(initial);  // so that it counts once
   }
 
   /// This replica's copy: writable when the variable is on_read, read-only when it is on_write.
@@ -91,13 +89,14 @@ class SyncedVariable {
   ReadHandle<stored> local() const { return ReadHandle<stored>{stored_}; }
 
   /// Aggregates the parts of all replicas, and stores the result on all of them.
-  template <class AllReduce>
-  void write(part const& mine, AllReduce&& all_reduce) {
-    static_assert(!reads, "chorale: an on_read variable is written by each replica alone. Write local().assign(value) "
-                          "or local().add(value)");
-    static_assert(aggregation != Aggregation::none, "chorale: replicas write values to a variable without aggregation, "
-                                                    "and nothing says which one stays. Name an Aggregation, or "
-                                                    "call write_same(value) when all of them write one value");
+  template <class AllReduce> void write(part const& mine, AllReduce&& all_reduce) {
+    static_assert(!reads,
+                  "chorale: an on_read variable is written by each replica alone. Write local().assign(value) "
+                  "or local().add(value)");
+    static_assert(aggregation != Aggregation::none,
+                  "chorale: replicas write values to a variable without aggregation, "
+                  "and nothing says which one stays. Name an Aggregation, or "
+                  "call write_same(value) when all of them write one value");
     stored_ = stored{value_of(summed(mine, all_reduce))};
   }
 
@@ -108,12 +107,10 @@ class SyncedVariable {
   }
 
   /// The one value of all replicas' parts, which stay as they are.
-  template <class AllReduce>
-  T read(AllReduce&& all_reduce) const { return value_of(total(all_reduce)); }
+  template <class AllReduce> T read(AllReduce&& all_reduce) const { return value_of(total(all_reduce)); }
 
   /// The sum of all replicas' parts, which restore() takes on any number of replicas.
-  template <class AllReduce>
-  part total(AllReduce&& all_reduce) const {
+  template <class AllReduce> part total(AllReduce&& all_reduce) const {
     static_assert(reads, "chorale: an on_write variable is the same on all replicas. Write local().read()");
     return summed(part{stored_}, all_reduce);
   }
@@ -126,14 +123,13 @@ class SyncedVariable {
   }
 
  private:
-  static part nothing() { return part{static_cast<T>(-T{0})}; }            // x + -0.0 is x, of either sign
+  static part nothing() { return part{static_cast<T>(-T{0})}; }  // x + -0.0 is x, of either sign
   static T value_of(part const& total) {
     if constexpr (averages) return total.mean();
     else return total;
   }
 
-  template <class AllReduce>
-  part summed(part mine, AllReduce& all_reduce) const {
+  template <class AllReduce> part summed(part mine, AllReduce& all_reduce) const {
     if (aggregation == Aggregation::only_first_replica && replica_ != 0) mine = nothing();
     if constexpr (averages) {
       all_reduce(Span<T>{&mine.value, 1});

@@ -27,9 +27,9 @@ struct Variable {
 
 /// All variables of one replica: one contiguous buffer, laid out by the plan.
 struct Variables {
-  Span<float> values;                                                      // header, padding, trailer, tables
+  Span<float> values;  // header, padding, trailer, tables
   Span<PlannedVariable const> plan;
-  std::size_t tables = 0;                                                  // elements at the end: see RowGradients
+  std::size_t tables = 0;  // elements at the end: see RowGradients
 
   /// The dense variables, laid out as the body of their gradients.
   Span<float> body() const {
@@ -75,18 +75,18 @@ struct JoinedVariables : Variables {};
 ///
 /// keeps   values are sums; the update divides them by counted() once, after the sums were reduced
 struct Gradients {
-  Span<float> values;                                                      // the header holds loss, rows and metrics
+  Span<float> values;  // the header holds loss, rows and metrics
   Span<PlannedVariable const> plan;
-  Span<std::size_t const> ends;                                            // of the buckets, ascending
-  std::uint64_t owner = 0;                                                 // differs for each instance of a model
-  Span<RowGradients> tables = {};                                          // gradients that are rows; sums, too
-  bool counts_positions = false;                                           // the loss is one of loss::per_position
+  Span<std::size_t const> ends;       // of the buckets, ascending
+  std::uint64_t owner       = 0;      // differs for each instance of a model
+  Span<RowGradients> tables = {};     // gradients that are rows; sums, too
+  bool counts_positions     = false;  // the loss is one of loss::per_position
 
-  StepHeader<float>  header() const { return StepHeader{values}; }
+  StepHeader<float> header() const { return StepHeader{values}; }
   StepTrailer<float> trailer() const { return StepTrailer{values}; }
-  float loss() const { return header().loss(); }                           // sum over rows()
-  float rows() const { return header().rows(); }                           // exact up to 2^24
-  float counted() const { return counts_positions ? header().positions() : rows(); }       // what the mean divides by
+  float loss() const { return header().loss(); }                                      // sum over rows()
+  float rows() const { return header().rows(); }                                      // exact up to 2^24
+  float counted() const { return counts_positions ? header().positions() : rows(); }  // what the mean divides by
   Span<float> body() const { return values.subspan(plan::header, values.size() - plan::header - plan::trailer); }
   /// The gradient of variable i; empty if it is rows, which `tables` have.
   Span<float> operator[](std::size_t i) const {
@@ -105,9 +105,9 @@ struct UpdatesAtEnd : LooksAtEnd {};
 
 /// What a step does when a loss or a gradient is not finite, on any replica. All replicas do the same.
 enum class NonFinite {
-  stop,                                                                    // NumericFault; no variable was changed
-  skip,                                                                    // no update in this step; it is counted
-  allow                                                                    // not checked
+  stop,  // NumericFault; no variable was changed
+  skip,  // no update in this step; it is counted
+  allow  // not checked
 };
 
 /// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits. Of a
@@ -118,7 +118,7 @@ enum class NonFinite {
 /// source  tf.keras.initializers
 inline void initialize(Span<float> value, VariableSpec const& spec, Random const& random, int part = 0) {
   auto const in = static_cast<float>(spec.fan_in), out = static_cast<float>(spec.fan_out);
-  auto const fill = [&](auto&& make) {                                     // of the index in the whole variable
+  auto const fill = [&](auto&& make) {  // of the index in the whole variable
     each_run(spec, part, [&](Range run, std::size_t first) {
       for (std::size_t i = 0; i < run.size(); ++i) value[run.begin + i] = make(first + i);
     });
@@ -126,12 +126,12 @@ inline void initialize(Span<float> value, VariableSpec const& spec, Random const
   auto const uniform = [&](float limit) { fill([&](std::size_t i) { return random.uniform(i, -limit, limit); }); };
   auto const normal  = [&](float sigma) { fill([&](std::size_t i) { return sigma * random.normal(i); }); };
   switch (spec.init) {
-    case Init::zeros:          return fill([](std::size_t) { return 0.0F; });
-    case Init::ones:           return fill([](std::size_t) { return 1.0F; });
+    case Init::zeros: return fill([](std::size_t) { return 0.0F; });
+    case Init::ones: return fill([](std::size_t) { return 1.0F; });
     case Init::glorot_uniform: return uniform(std::sqrt(6.0F / (in + out)));
-    case Init::glorot_normal:  return normal(std::sqrt(2.0F / (in + out)));
-    case Init::he_uniform:     return uniform(std::sqrt(6.0F / in));
-    case Init::he_normal:      return normal(std::sqrt(2.0F / in));
+    case Init::glorot_normal: return normal(std::sqrt(2.0F / (in + out)));
+    case Init::he_uniform: return uniform(std::sqrt(6.0F / in));
+    case Init::he_normal: return normal(std::sqrt(2.0F / in));
     case Init::orthogonal: {
       CHORALE_EXPECTS(spec.split.parts == 1,
                       "variable " + std::string{spec.name} + " is split over axis " + std::string{spec.split.along} +

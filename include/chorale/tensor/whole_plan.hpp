@@ -32,7 +32,7 @@ class WholePlan {
     sizes_     = detail::lay_out(variables_, ready, ends);
   }
 
-  bool is_split() const { return is_split_; }                              // false: it is the plan itself
+  bool is_split() const { return is_split_; }  // false: it is the plan itself
   Span<PlannedVariable const> variables() const { return variables_; }
   std::uint64_t hash() const { return detail::plan_hash(variables_); }
 

@@ -27,30 +27,22 @@ namespace detail {
 
 /// True if only the chief calls callback C. C then gets the trainer as const, so that it cannot call what all processes
 /// must call together.
-template <class C>
-inline constexpr bool for_chief_only = false;
-template <class C>
-  requires requires { C::chief_only; }
-inline constexpr bool for_chief_only<C> = C::chief_only;
+template <class C> inline constexpr bool for_chief_only                                         = false;
+template <class C> requires requires { C::chief_only; } inline constexpr bool for_chief_only<C> = C::chief_only;
 
-template <class C, class Trainer>
-using SeenBy = std::conditional_t<for_chief_only<C>, Trainer const, Trainer>;
+template <class C, class Trainer> using SeenBy = std::conditional_t<for_chief_only<C>, Trainer const, Trainer>;
 
 /// True if callback C is called before all others at the end of an epoch: Validation, whose scores they read.
-template <class C>
-inline constexpr bool comes_first = requires { requires C::comes_first; };
+template <class C> inline constexpr bool comes_first = requires { requires C::comes_first; };
 
-template <class C>
-struct NotOptional {
+template <class C> struct NotOptional {
   using type = C;
 };
-template <class C>
-struct NotOptional<std::optional<C>> {
+template <class C> struct NotOptional<std::optional<C>> {
   using type = C;
 };
 /// Refuses a callback with a function whose name is near one of ours.
-template <class C>
-using NamesOf = HasNoNearName<typename NotOptional<std::remove_reference_t<C>>::type>;
+template <class C> using NamesOf = HasNoNearName<typename NotOptional<std::remove_reference_t<C>>::type>;
 
 template <class C, class Trainer>
 concept sees_steps = requires(C& c, SeenBy<C, Trainer>& trainer, StepEnd const& end) { c.on_step_end(trainer, end); };
@@ -85,16 +77,14 @@ concept Callback =
 
 /// The callbacks and sinks of one fit, in the order in which they were given, but Validation first. An empty
 /// std::optional is ignored.
-template <class Trainer, class... C>
-class CallbackList {
-  template <class Of>
-  static constexpr bool takes_part = Sink<Of> || Callback<Of, Trainer>;
-  static_assert((takes_part<typename detail::NotOptional<C>::type> && ...),
+template <class Trainer, class... C> class CallbackList {
+  template <class Of> static constexpr bool takes_part = Sink<Of> || Callback<Of, Trainer>;
+  static_assert(
+      (takes_part<typename detail::NotOptional<C>::type> && ...),
       "chorale: fit got an argument that is neither a callback nor a sink. It needs on_epoch_end(trainer, epoch, done) "
       "or another function of a Callback, or those of a Sink. A callback with chief_only gets the trainer as const, "
       "and one that is const itself needs const functions. See docs/48-observe.md");
-  template <class Of>
-  static constexpr bool looks_at_events = EventSink<Of> && observed<Of>;
+  template <class Of> static constexpr bool looks_at_events = EventSink<Of> && observed<Of>;
 
  public:
   static constexpr bool sees_events  = (looks_at_events<typename detail::NotOptional<C>::type> || ...);
@@ -174,7 +164,7 @@ class CallbackList {
         if (c) again(again, *c);
       } else if constexpr (requires { c.state(); }) {
         auto name = "callback/" + std::string{c.name};
-        for (auto const& before : states) name += before.name == name ? "+" : "";      // two of one name
+        for (auto const& before : states) name += before.name == name ? "+" : "";  // two of one name
         states.push_back({name, Span<double>{c.state()}});
       }
     };
@@ -184,8 +174,7 @@ class CallbackList {
 
  private:
   /// Checks of the names of a callback's functions. A type that is neither callback nor sink is refused above.
-  template <class Of>
-  using Named = std::conditional_t<takes_part<Of>, detail::HasNoNearName<Of>, int>;
+  template <class Of> using Named = std::conditional_t<takes_part<Of>, detail::HasNoNearName<Of>, int>;
   template <class Of>
   using Called = std::conditional_t<takes_part<Of>, detail::CanBeCalled<Of, detail::SeenBy<Of, Trainer>>, int>;
 

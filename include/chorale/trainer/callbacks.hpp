@@ -26,8 +26,7 @@ namespace chorale {
 /// Callback: evaluates after each epoch, into Epoch::validation, before all other callbacks.
 ///
 ///   trainer.fit(train, {.epochs = 12}, validate_on(test), EarlyStopping{});
-template <class Data>
-class Validation {
+template <class Data> class Validation {
  public:
   static constexpr bool comes_first = true;
 
@@ -38,8 +37,7 @@ class Validation {
  private:
   Data data_;
 };
-template <class Data>
-Validation<Data> validate_on(Data const& data) {
+template <class Data> Validation<Data> validate_on(Data const& data) {
   static_assert(!data::detail::cuts_shuffled<Data>,
                 "chorale: validate_on takes the same rows in every epoch, and take, skip or shard of shuffled or "
                 "repeated batches are others, also those that train. Divide the rows before: take, skip or "
@@ -47,10 +45,7 @@ Validation<Data> validate_on(Data const& data) {
   return Validation<Data>{data};
 }
 /// validate_on under the name that fit of Keras has for it.
-template <class Data>
-Validation<Data> validation_data(Data const& data) {
-  return validate_on(data);
-}
+template <class Data> Validation<Data> validation_data(Data const& data) { return validate_on(data); }
 
 /// Whether smaller or larger values are better. automatic: larger if the name ends like that of a metric of which more
 /// is better (accuracy, precision, recall, f1, auc, mean_iou, confusion_matrix), else smaller.
@@ -61,10 +56,10 @@ class Monitor {
  public:
   /// Options of a callback that monitors a value.
   struct Of {
-    std::string_view name;                                                 // see Epoch::operator[]
+    std::string_view name;  // see Epoch::operator[]
     double min_delta = 0;
     Better mode      = Better::automatic;
-    std::optional<double> baseline{};                                      // values that are no better count as none
+    std::optional<double> baseline{};  // values that are no better count as none
   };
 
   /// True if this epoch is better than all before, by more than min_delta. Called once for each epoch.
@@ -80,35 +75,35 @@ class Monitor {
     if (better) best = value;
     if (resting > 0) --resting;
     bool const counts = better && (!of.baseline || beats(sign * *of.baseline));
-    without = counts || resting > 0 ? 0 : without + 1;
+    without           = counts || resting > 0 ? 0 : without + 1;
     return better;
   }
 
-  int  epochs_without() const { return static_cast<int>(numbers_[1]); }    // since the last better value
-  void rest(int epochs) { numbers_ = {numbers_[0], 0, static_cast<double>(epochs)}; }          // the last one counts
+  int epochs_without() const { return static_cast<int>(numbers_[1]); }                 // since the last better value
+  void rest(int epochs) { numbers_ = {numbers_[0], 0, static_cast<double>(epochs)}; }  // the last one counts
   void forget() { numbers_ = first; }
   Span<double> state() { return numbers_; }
 
  private:
   static bool more_is_better(std::string_view name) {
-    constexpr auto ends = std::array<std::string_view, 7>{"accuracy", "precision", "recall",          "f1",
-                                                          "auc",      "mean_iou",  "confusion_matrix"};
+    constexpr auto ends =
+        std::array<std::string_view, 7>{"accuracy", "precision", "recall", "f1", "auc", "mean_iou", "confusion_matrix"};
     return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
   }
 
-  static constexpr auto first = std::array{std::numeric_limits<double>::infinity(), 0.0, 0.0};
-  std::array<double, 3> numbers_ = first;                                  // best value * sign, epochs since, of rest
+  static constexpr auto first    = std::array{std::numeric_limits<double>::infinity(), 0.0, 0.0};
+  std::array<double, 3> numbers_ = first;  // best value * sign, epochs since, of rest
 };
 
 namespace detail {
 
 /// What EarlyStopping keeps from epoch to epoch.
 struct BestEpoch {
-  static constexpr auto head = std::ptrdiff_t{4};                          // numbers before the variables
+  static constexpr auto head = std::ptrdiff_t{4};  // numbers before the variables
 
   Monitor monitor{};
   int epoch = -1;
-  std::vector<double> all{};                                               // monitor's, epoch, variables; or nothing
+  std::vector<double> all{};  // monitor's, epoch, variables; or nothing
 
   Span<double> state() { return all.empty() ? monitor.state() : Span<double>{all}; }
   void note() {
@@ -132,26 +127,26 @@ struct BestEpoch {
 struct EarlyStopping {
   static constexpr auto name = std::string_view{"early_stopping"};
 
-  std::string monitor = "val_loss";                                        // see Epoch::operator[]
+  std::string monitor = "val_loss";  // see Epoch::operator[]
   double min_delta    = 0;
-  int patience        = 0;                                                 // epochs without a better value
+  int patience        = 0;  // epochs without a better value
   Better mode         = Better::automatic;
-  std::optional<double> baseline{};                                        // patience counts until a value is better
-  bool restore_best_weights = false;                                       // at the end: variables of the best epoch
-  int start_from_epoch      = 0;                                           // earlier epochs are not looked at
+  std::optional<double> baseline{};   // patience counts until a value is better
+  bool restore_best_weights = false;  // at the end: variables of the best epoch
+  int start_from_epoch      = 0;      // earlier epochs are not looked at
   detail::BestEpoch kept{};
 
   void on_fit_begin(auto& trainer) {
-    CHORALE_EXPECTS(patience >= 0 && start_from_epoch >= 0,
-                    "EarlyStopping waits 0 epochs or more, got patience " + std::to_string(patience) +
-                        " and start_from_epoch " + std::to_string(start_from_epoch));
+    CHORALE_EXPECTS(patience >= 0 && start_from_epoch >= 0, "EarlyStopping waits 0 epochs or more, got patience " +
+                                                                std::to_string(patience) + " and start_from_epoch " +
+                                                                std::to_string(start_from_epoch));
     kept = {};
     if constexpr (!requires { trainer.set_variables(Span<float const>{}); })
       CHORALE_EXPECTS(!restore_best_weights, "EarlyStopping cannot restore the best variables where servers have them");
     else if (restore_best_weights) kept.all.assign(kept.head + whole_of(trainer).size(), 0);
     kept.note();
   }
-  void on_resume(auto& trainer) {                                          // or a run that had ended, started again
+  void on_resume(auto& trainer) {  // or a run that had ended, started again
     if (!kept.all.empty()) {
       std::copy_n(kept.all.begin(), kept.head - 1, kept.monitor.state().begin());
       kept.epoch = static_cast<int>(kept.all[kept.head - 1]);
@@ -174,16 +169,16 @@ struct EarlyStopping {
         trainer.set_variables(std::vector<float>(kept.all.begin() + kept.head, kept.all.end()));
   }
 
-  int best_epoch() const { return kept.epoch; }                            // 0-based; -1 before the first
+  int best_epoch() const { return kept.epoch; }  // 0-based; -1 before the first
   Span<double> state() { return kept.state(); }
 
  private:
   /// All variables.
   static Span<float const> whole_of(auto& trainer) {
-    CHORALE_EXPECTS(trainer.has_whole_variables(),
-                    "EarlyStopping cannot restore the best variables where each of " +
-                        std::to_string(trainer.num_replicas()) + " replicas has only a part or a stage of them: use "
-                        "FitOptions::checkpoints");
+    CHORALE_EXPECTS(trainer.has_whole_variables(), "EarlyStopping cannot restore the best variables where each of " +
+                                                       std::to_string(trainer.num_replicas()) +
+                                                       " replicas has only a part or a stage of them: use "
+                                                       "FitOptions::checkpoints");
     return trainer.variables().values;
   }
   void stop_when_enough(auto& trainer) const {
@@ -203,18 +198,18 @@ struct ReduceLROnPlateau {
   int patience        = 10;
   Better mode         = Better::automatic;
   double min_delta    = 1e-4;
-  int cooldown        = 0;                                                 // epochs after a change: the last one counts
+  int cooldown        = 0;  // epochs after a change: the last one counts
   float min_lr        = 0;
   Monitor kept{};
 
   void on_fit_begin(auto&) {
     CHORALE_EXPECTS(factor > 0 && factor < 1,
                     "ReduceLROnPlateau takes a factor between 0 and 1, got " + number_text(factor));
-    CHORALE_EXPECTS(patience >= 0 && cooldown >= 0,
-                    "ReduceLROnPlateau waits 0 epochs or more, got patience " + std::to_string(patience) +
-                        " and cooldown " + std::to_string(cooldown));
-    CHORALE_EXPECTS(min_lr >= 0, "ReduceLROnPlateau keeps the learning rate at 0 or above, got min_lr " +
-                                     std::to_string(min_lr));
+    CHORALE_EXPECTS(patience >= 0 && cooldown >= 0, "ReduceLROnPlateau waits 0 epochs or more, got patience " +
+                                                        std::to_string(patience) + " and cooldown " +
+                                                        std::to_string(cooldown));
+    CHORALE_EXPECTS(min_lr >= 0,
+                    "ReduceLROnPlateau keeps the learning rate at 0 or above, got min_lr " + std::to_string(min_lr));
     kept.forget();
   }
   void on_epoch_end(auto& trainer, int, Epoch& done) {
@@ -242,7 +237,7 @@ class LearningRateScheduler {
 
   void on_fit_begin(auto&) { set_for_ = -1; }
   void on_epoch_begin(auto& trainer, int epoch) {
-    if (std::exchange(set_for_, epoch) == epoch) return;                   // resumed in its middle: the rate is set
+    if (std::exchange(set_for_, epoch) == epoch) return;  // resumed in its middle: the rate is set
     trainer.set_learning_rate(rule_(epoch, trainer.learning_rate()));
   }
   void on_epoch_end(auto&, int, Epoch& done) const { done.rate_is_set = true; }
@@ -251,7 +246,7 @@ class LearningRateScheduler {
 
  private:
   std::function<float(int, float)> rule_;
-  double set_for_ = -1;                                                    // the last epoch, 0-based
+  double set_for_ = -1;  // the last epoch, 0-based
 };
 
 namespace detail {
@@ -298,7 +293,7 @@ struct ModelCheckpoint {
   static constexpr bool chief_only = true;
   static constexpr auto name       = std::string_view{"model_checkpoint"};
 
-  std::string filepath = "model_{epoch}.safetensors";                      // epoch: from 1; or a value: {val_loss:.4f}
+  std::string filepath = "model_{epoch}.safetensors";  // epoch: from 1; or a value: {val_loss:.4f}
   std::string monitor  = "val_loss";
   bool save_best_only  = false;
   Better mode          = Better::automatic;

@@ -26,14 +26,12 @@
 
 namespace chorale::detail {
 
-template <class M, class S, class R, class T>
-class ModelReplicas;
+template <class M, class S, class R, class T> class ModelReplicas;
 
 /// Saves the state of one fit, and brings all replicas back to it.
 ///
 /// keeps   only the chief opens the folder; the other processes take part in what replicas do together
-template <class M, class S, class R, class T>
-class Checkpointing {
+template <class M, class S, class R, class T> class Checkpointing {
   using Replicas = ModelReplicas<M, S, R, T>;
   using instance = typename Replicas::instance;
 
@@ -84,11 +82,13 @@ class Checkpointing {
     auto const whole = options_.steps_per_epoch == 0;
     auto asked       = false;
     if constexpr (HasServers<S>) asked = any_asked();
-    auto const failed = is_last || asked || waits_for_older() ? finish() : 0;              // see WhenBusy
+    auto const failed = is_last || asked || waits_for_older() ? finish() : 0;  // see WhenBusy
     forget_counts();
     if (enabled())
-      save_at({.epoch = epoch + 1, .pass = whole ? epoch + 1 : std::int64_t{batches.pass()},
-                      .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())}, audience);
+      save_at({.epoch = epoch + 1,
+               .pass  = whole ? epoch + 1 : std::int64_t{batches.pass()},
+               .batch = whole ? 0 : static_cast<std::int64_t>(batches.batch())},
+              audience);
     if (asked) end_early(failed);
   }
 
@@ -104,8 +104,12 @@ class Checkpointing {
     auto const failed = asked || waits_for_older() ? finish() : 0;
     if (enabled()) {
       counts_ = replicas_.states().sum_of_all(live_, metric::Over::epoch);
-      save_at({.epoch = epoch, .steps = static_cast<std::int64_t>(batches.taken()), .pass = batches.pass(),
-               .batch = static_cast<std::int64_t>(batches.batch()), .totals = replicas_.totals_of_all()}, audience);
+      save_at({.epoch  = epoch,
+               .steps  = static_cast<std::int64_t>(batches.taken()),
+               .pass   = batches.pass(),
+               .batch  = static_cast<std::int64_t>(batches.batch()),
+               .totals = replicas_.totals_of_all()},
+              audience);
     }
     if (asked) end_early(failed);
   }
@@ -122,8 +126,8 @@ class Checkpointing {
   std::vector<CallbackState> with_counts(std::vector<CallbackState> states) {
     auto at = std::size_t{0};
     replicas_.states().each([&](std::string_view name, std::size_t size) {
-      states.push_back({"metric/" + std::string{name} + "/" + std::to_string(size),
-                        Span<double>{counts_}.subspan(at, size)});
+      states.push_back(
+          {"metric/" + std::string{name} + "/" + std::to_string(size), Span<double>{counts_}.subspan(at, size)});
       at += size;
     });
     return states;
@@ -149,9 +153,7 @@ class Checkpointing {
   }
 
   /// True if any process with workers was asked to end. All of them call it together.
-  bool any_asked()
-    requires HasServers<S>
-  {
+  bool any_asked() requires HasServers<S> {
     if (options_.asked_to_end == nullptr) return false;
     auto asked       = PerReplica<Totals>(copies_.size());
     asked[0].sums[0] = *options_.asked_to_end ? 1 : 0;
@@ -164,14 +166,16 @@ class Checkpointing {
   [[noreturn]] void end_early(int failed) {
     auto whole = PerReplica<Totals>(copies_.size());
     if (auto const n = finish(); saved_ && n == failed) whole[0].sums[0] = 1;
-    auto const saved = enabled() && live_.reduce(whole).sums[0] != 0;
+    auto const saved   = enabled() && live_.reduce(whole).sums[0] != 0;
     auto const& folder = options_.checkpoints.folder;
     auto const after   = "asked to end after update " + std::to_string(replicas_.step());
-    if (saved) throw Preempted{after + "; a checkpoint is in " + folder.string() + ".",
-                               "the same command again: it goes on from there."};
-    if (enabled()) throw Preempted{after + "; its checkpoint could not be written to " + folder.string() +
-                                       ", and the log of rank 0 has the reason.",
-                                   "the same command again: it goes on from the checkpoint before, if there is one."};
+    if (saved)
+      throw Preempted{after + "; a checkpoint is in " + folder.string() + ".",
+                      "the same command again: it goes on from there."};
+    if (enabled())
+      throw Preempted{after + "; its checkpoint could not be written to " + folder.string() +
+                          ", and the log of rank 0 has the reason.",
+                      "the same command again: it goes on from the checkpoint before, if there is one."};
     throw Preempted{after + "; nothing was saved, for FitOptions::checkpoints has no folder.",
                     "a folder for checkpoints, from which the same command goes on."};
   }
@@ -180,31 +184,33 @@ class Checkpointing {
     auto found   = PerReplica<TrainingPosition>(copies_.size());
     auto numbers = PerReplica<std::vector<double>>(copies_.size());
     auto owed    = PerReplica<ErrorFeedback>(copies_.size());
-    live_.run([&](auto& replica, instance& copy, TrainingPosition& position, Totals& totals, std::vector<double>& told,
-                  ErrorFeedback& rest) {
-      auto const remember = [&] {
-        for (auto const& state : states) told.resize(told.size() + state.numbers.size());
-      };
-      auto whole = replicas_.whole();
-      if (replica.id() == 0) {
-        remember();
-        whole.make_room();
-        position = saved_->restore(whole.variables(copy), whole.slots(copy), states, told, rest);
-      }
-      replica.broadcast(Span<TrainingPosition>{&position, 1});
-      if (position.found == 0) return;
-      expect_one(position);
-      if (replica.id() != 0) remember();
-      replica.broadcast(Span<double>{told});
-      if constexpr (!shares_variables<S>) whole.scatter(replica, copy);
-      copy.optimizer.now.step = position.update;
-      copy.optimizer.skipped  = position.update - position.servers;
-      if (position.has_rate != 0) copy.optimizer.now.rate = static_cast<float>(position.rate);
-      if (copy.optimizer.scales_loss && position.loss_scale != 0)          // else it starts from its initial value
-        copy.optimizer.loss_scale = {static_cast<float>(position.loss_scale), position.loss_scale_steps};
-      totals = position.totals;
-      if constexpr (LossyReduce<R>) take_residual(replica, copy, rest);
-    }, copies_, found, replicas_.totals(), numbers, owed);
+    live_.run(
+        [&](auto& replica, instance& copy, TrainingPosition& position, Totals& totals, std::vector<double>& told,
+            ErrorFeedback& rest) {
+          auto const remember = [&] {
+            for (auto const& state : states) told.resize(told.size() + state.numbers.size());
+          };
+          auto whole = replicas_.whole();
+          if (replica.id() == 0) {
+            remember();
+            whole.make_room();
+            position = saved_->restore(whole.variables(copy), whole.slots(copy), states, told, rest);
+          }
+          replica.broadcast(Span<TrainingPosition>{&position, 1});
+          if (position.found == 0) return;
+          expect_one(position);
+          if (replica.id() != 0) remember();
+          replica.broadcast(Span<double>{told});
+          if constexpr (!shares_variables<S>) whole.scatter(replica, copy);
+          copy.optimizer.now.step = position.update;
+          copy.optimizer.skipped  = position.update - position.servers;
+          if (position.has_rate != 0) copy.optimizer.now.rate = static_cast<float>(position.rate);
+          if (copy.optimizer.scales_loss && position.loss_scale != 0)  // else it starts from its initial value
+            copy.optimizer.loss_scale = {static_cast<float>(position.loss_scale), position.loss_scale_steps};
+          totals = position.totals;
+          if constexpr (LossyReduce<R>) take_residual(replica, copy, rest);
+        },
+        copies_, found, replicas_.totals(), numbers, owed);
     if (found[0].found == 0) return begin;
     put(states, numbers[0]);
     return found[0];
@@ -214,31 +220,35 @@ class Checkpointing {
     auto position = TrainingPosition{};
     auto told     = std::vector<double>{};
     for (auto const& state : states) told.resize(told.size() + state.numbers.size());
-    live_.run([&](auto& replica, instance& copy) {
-      if (replica.id() != 0) return;
-      auto owed = ErrorFeedback{};                                         // servers keep no error feedback
-      position  = saved_->restore(copy.net.variables(), copy.optimizer.slots(), states, told, owed);
-      if (position.found == 0) return;
-      position.loss_scale = 0;                                             // workers of servers do not scale the loss
-      replica.assign(copy.net.variables());
-      replica.assign_slots(copy.net.variables(), copy.optimizer.slots(), copy.gradients(),
-                           static_cast<std::uint64_t>(position.servers));
-    }, copies_);
+    live_.run(
+        [&](auto& replica, instance& copy) {
+          if (replica.id() != 0) return;
+          auto owed = ErrorFeedback{};  // servers keep no error feedback
+          position  = saved_->restore(copy.net.variables(), copy.optimizer.slots(), states, told, owed);
+          if (position.found == 0) return;
+          position.loss_scale = 0;  // workers of servers do not scale the loss
+          replica.assign(copy.net.variables());
+          replica.assign_slots(copy.net.variables(), copy.optimizer.slots(), copy.gradients(),
+                               static_cast<std::uint64_t>(position.servers));
+        },
+        copies_);
     auto all = position.numbers();
-    all.push_back(static_cast<double>(position.found + 1));                // 0: the chief is lost, and sent nothing
+    all.push_back(static_cast<double>(position.found + 1));  // 0: the chief is lost, and sent nothing
     all.insert(all.end(), told.begin(), told.end());
-    all = replicas_.tell_all(std::move(all));
+    all          = replicas_.tell_all(std::move(all));
     auto const n = position.numbers().size();
     if (all[n] == 0) throw PeerLost{0, "the chief could not bring a checkpoint to the servers."};
     if (all[n] == 1) return begin;
     position = TrainingPosition::of(Span<double const>{all}.first(n));
     expect_one(position);
     put(states, Span<double const>{all}.subspan(n + 1));
-    live_.run([&](auto& replica, instance& copy, Totals& totals) {
-      copy.optimizer.now.step = position.update;
-      totals                  = replica.id() == 0 ? position.totals : Totals{};            // totals are added up
-      replica.pull(copy.net.variables());
-    }, copies_, replicas_.totals());
+    live_.run(
+        [&](auto& replica, instance& copy, Totals& totals) {
+          copy.optimizer.now.step = position.update;
+          totals                  = replica.id() == 0 ? position.totals : Totals{};  // totals are added up
+          replica.pull(copy.net.variables());
+        },
+        copies_, replicas_.totals());
     return position;
   }
 
@@ -253,14 +263,16 @@ class Checkpointing {
   /// Gathers the error feedback of all ranks, in every process.
   ErrorFeedback residuals() {
     auto all = PerReplica<ErrorFeedback>(copies_.size());
-    live_.run([](auto& replica, instance& copy, ErrorFeedback& owed) {
-      auto const mine = replica.residual(copy.gradients());
-      if (mine.empty()) return;
-      owed.ranks        = static_cast<std::size_t>(replica.num_replicas());
-      auto const counts = std::vector<std::size_t>(owed.ranks, mine.size());
-      owed.values.resize(owed.ranks * mine.size());
-      replica.all_gather(Span<float const>{mine}, Span<float>{owed.values}, Span<std::size_t const>{counts});
-    }, copies_, all);
+    live_.run(
+        [](auto& replica, instance& copy, ErrorFeedback& owed) {
+          auto const mine = replica.residual(copy.gradients());
+          if (mine.empty()) return;
+          owed.ranks        = static_cast<std::size_t>(replica.num_replicas());
+          auto const counts = std::vector<std::size_t>(owed.ranks, mine.size());
+          owed.values.resize(owed.ranks * mine.size());
+          replica.all_gather(Span<float const>{mine}, Span<float>{owed.values}, Span<std::size_t const>{counts});
+        },
+        copies_, all);
     return std::move(all[0]);
   }
 
@@ -291,8 +303,8 @@ class Checkpointing {
 
   /// Saves a checkpoint. Every process calls it, after the same steps.
   void save_at(TrainingPosition position, auto& audience) {
-    replicas_.expect_equal_copies();                                          // before an older checkpoint is replaced
-    audience.flush();                                                         // a run that goes on writes later steps
+    replicas_.expect_equal_copies();  // before an older checkpoint is replaced
+    audience.flush();                 // a run that goes on writes later steps
     auto owed = ErrorFeedback{};
     if constexpr (LossyReduce<R> && ReducesEveryStep<S>) owed = residuals();
     position.update = copies_[0].optimizer.now.step;
@@ -304,7 +316,7 @@ class Checkpointing {
       live_.run([&](auto& replica, instance& copy) { whole.gather(replica, copy); }, copies_);
     if (saved_) write(position, whole.variables(copies_[0]), whole.slots(copies_[0]), owed, audience);
     else if (options_.checkpoints.saving == Saving::now) wait_for_chief();
-    if constexpr (HasServers<S>) replicas_.tell_all({});                       // no worker pushes gradients before this
+    if constexpr (HasServers<S>) replicas_.tell_all({});  // no worker pushes gradients before this
   }
 
   void write(TrainingPosition position, Variables const& variables, Span<float> slots, ErrorFeedback& owed,
@@ -317,19 +329,21 @@ class Checkpointing {
       position.loss_scale       = rule.loss_scale.value;
       position.loss_scale_steps = rule.loss_scale.steps;
     }
-    saved_->save(variables, slots, position, with_counts(audience.states()), owed,
-                 [this] { wait_for_chief(); });
+    saved_->save(variables, slots, position, with_counts(audience.states()), owed, [this] { wait_for_chief(); });
     if constexpr (observed<std::remove_reference_t<decltype(audience)>>)
-      audience.take(Event{.name = "checkpoint", .category = Category::checkpoint, .step = replicas_.step(),
-                          .begin = begin, .end = std::chrono::steady_clock::now()});
+      audience.take(Event{.name     = "checkpoint",
+                          .category = Category::checkpoint,
+                          .step     = replicas_.step(),
+                          .begin    = begin,
+                          .end      = std::chrono::steady_clock::now()});
   }
 
   Replicas& replicas_;
   FitOptions const& options_;
-  Live<S, R, T>& live_             = replicas_.live();
-  PerReplica<instance>& copies_    = replicas_.copies();
-  std::optional<RunCheckpoints> saved_;                                    // on the chief
-  std::vector<double> counts_;                                             // of metrics' states, in the epoch so far
+  Live<S, R, T>& live_          = replicas_.live();
+  PerReplica<instance>& copies_ = replicas_.copies();
+  std::optional<RunCheckpoints> saved_;  // on the chief
+  std::vector<double> counts_;           // of metrics' states, in the epoch so far
 };
 
 }  // namespace chorale::detail

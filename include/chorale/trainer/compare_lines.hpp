@@ -21,8 +21,7 @@ namespace chorale::detail {
 ///   data element float,int
 ///   data elements 469
 ///   data batch 64 keep
-template <Dataset Data>
-std::vector<std::string> fit_lines(Data const& data, FitOptions const& options) {
+template <Dataset Data> std::vector<std::string> fit_lines(Data const& data, FitOptions const& options) {
   auto lines     = std::vector<std::string>{};
   auto const fit = [&](std::string const& name, auto const& value) {
     lines.push_back("fit " + name + " " + word_of(value));
@@ -48,8 +47,7 @@ std::vector<std::string> fit_lines(Data const& data, FitOptions const& options) 
 ///
 /// place   returns a part of a sentence: "in fit, at batch 20 of epoch 1"
 /// throws  what work() throws; a Disagreement about operations with another text, which names the place
-template <class Work, class Place>
-decltype(auto) with_same_data(Work&& work, Place&& place) {
+template <class Work, class Place> decltype(auto) with_same_data(Work&& work, Place&& place) {
   try {
     return work();
   } catch (Disagreement const& error) {

@@ -47,7 +47,7 @@ inline std::string text_of(Speed const& done) {
 ///   floor: 0.814 ms a step, of 112 G multiplications/s and 57.8 GB/s on 2 replicas here
 inline std::string text_of(MachineSpeed const& machine, double seconds, std::size_t replicas) {
   return formatted("floor: %.3g ms a step, of %.3g G multiplications/s and %.3g GB/s on %zu replica%s here\n",
-                 seconds * 1e3, machine.products / 1e9, machine.bytes / 1e9, replicas, replicas == 1 ? "" : "s");
+                   seconds * 1e3, machine.products / 1e9, machine.bytes / 1e9, replicas, replicas == 1 ? "" : "s");
 }
 
 /// The lines for models and devices of which no floor is known.
@@ -56,9 +56,11 @@ inline constexpr std::string_view no_floor_of_model =
 inline constexpr std::string_view no_floor_of_device = "floor: none, as only devices of type Cpu are measured\n";
 
 /// What the speed of model M is counted in.
-template <class M>
-constexpr CountedAs counted_of() {
-  if constexpr (requires { { M::counted } -> std::convertible_to<CountedAs>; }) return M::counted;
+template <class M> constexpr CountedAs counted_of() {
+  if constexpr (requires {
+                  { M::counted } -> std::convertible_to<CountedAs>;
+                })
+    return M::counted;
   else return {};
 }
 
@@ -66,8 +68,7 @@ constexpr CountedAs counted_of() {
 /// that it takes, and measures the machine.
 ///
 /// D         device of its replicas, which are Replicas: ModelReplicas
-template <class M, class D, class Replicas>
-class EpochMeter {
+template <class M, class D, class Replicas> class EpochMeter {
   using instance = typename Replicas::instance;
 
   static constexpr int slots = std::remove_cvref_t<decltype(std::declval<M const&>().optimizer)>::slots;
@@ -90,8 +91,7 @@ class EpochMeter {
   ///
   /// line    null: tells nothing
   /// throws  BadArgument before the first batch of a fit if its step takes more memory than the budget
-  template <class Batch>
-  void look_at(PerReplica<Batch>& shares, ProgressLine* line, bool measures) {
+  template <class Batch> void look_at(PerReplica<Batch>& shares, ProgressLine* line, bool measures) {
     auto rows = std::size_t{0}, positions = rows;
     for (auto const& share : shares) {
       rows += share.rows;
@@ -104,10 +104,12 @@ class EpochMeter {
       if (tells) line->note(text_of(memory, replicas_.live().num_replicas()));
       if (tells) line->note(text_of_products());
       auto const shared = shares_variables<typename Replicas::strategy_type> ? memory.variables + memory.slots : 0;
-      replicas_.live().telling([&] {
-        check_budget(memory, budget_);
-        check_task_budget(memory, replicas_.copies().size(), shared, task_budget_);
-      }, true);
+      replicas_.live().telling(
+          [&] {
+            check_budget(memory, budget_);
+            check_task_budget(memory, replicas_.copies().size(), shared, task_budget_);
+          },
+          true);
     }
     if (measures && !std::exchange(measured_, true))
       measure(static_cast<double>(rows), static_cast<double>(positions), line);
@@ -119,11 +121,11 @@ class EpochMeter {
 
   /// Writes the speed of an epoch to it. Its scores and seconds are known.
   void end_epoch(Epoch& done) const {
-    auto const rows    = static_cast<double>(done.scores.rows() - rows_before_);
-    auto& speed        = done.speed;
-    speed.counted      = counted_of<M>();
-    speed.seconds      = done.seconds - spent_;
-    speed.amount       = rows * static_cast<double>(speed.counted.per_row);
+    auto const rows = static_cast<double>(done.scores.rows() - rows_before_);
+    auto& speed     = done.speed;
+    speed.counted   = counted_of<M>();
+    speed.seconds   = done.seconds - spent_;
+    speed.amount    = rows * static_cast<double>(speed.counted.per_row);
     if (speed.counted.per_row == 0) speed.amount = rows_ > 0 ? positions_ * rows / rows_ : 0;
     if (machine_) speed.floor_seconds = floor_seconds_;
   }
@@ -131,7 +133,9 @@ class EpochMeter {
  private:
   /// A line about products that are to be rounded, where a Cpu computes them; else empty.
   static std::string text_of_products() {
-    if constexpr (std::is_same_v<D, Cpu> && requires { { M::network::products } -> std::convertible_to<Products>; })
+    if constexpr (std::is_same_v<D, Cpu> && requires {
+                    { M::network::products } -> std::convertible_to<Products>;
+                  })
       return onednn::text_of_products(M::network::products);
     else return {};
   }
@@ -140,12 +144,14 @@ class EpochMeter {
 
   /// What a step computes for each row; all zeros if the model does not know.
   static constexpr NetworkWork work() {
-    if constexpr (requires { { instance::work } -> std::convertible_to<NetworkWork>; }) return instance::work;
+    if constexpr (requires {
+                    { instance::work } -> std::convertible_to<NetworkWork>;
+                  })
+      return instance::work;
     else return {};
   }
   /// Positions of the first ragged field in a batch; 0 if the model has none.
-  template <class Batch>
-  std::size_t ragged_positions(Batch const& batch) const {
+  template <class Batch> std::size_t ragged_positions(Batch const& batch) const {
     if constexpr (requires(instance const& copy) { copy.learner().ragged_positions(batch); })
       return batch.rows == 0 ? 0 : replicas_.copies()[0].learner().ragged_positions(batch);
     else return 0;
@@ -154,19 +160,20 @@ class EpochMeter {
   /// Plans the memory of this process's first replica, or of its stage that takes most, in threads that will compute.
   ///
   /// shares   of the next batch
-  template <class Batch>
-  ReplicaMemory memory_for(PerReplica<Batch>& shares) {
+  template <class Batch> ReplicaMemory memory_for(PerReplica<Batch>& shares) {
     auto& live        = replicas_.live();
     auto memory       = PerReplica<ReplicaMemory>(shares.size());
     auto const first  = live.local_replica(0).id();
     auto const device = live.strategy().local_devices()[0];
-    live.run([&](auto& replica, Batch const& share, ReplicaMemory& to) {
-      if (replica.id() != first && !has_stages) return;
-      auto const n = static_cast<std::size_t>(replicas_on(device));
-      to = memory_plan<typename Replicas::strategy_type>(replicas_.model(), replicas_.reduce(), device,
-                                                    (share.rows + n - 1) / n, shard_of(live.strategy(), replica.id()),
-                                                    ragged_positions(share));
-    }, shares, memory);
+    live.run(
+        [&](auto& replica, Batch const& share, ReplicaMemory& to) {
+          if (replica.id() != first && !has_stages) return;
+          auto const n = static_cast<std::size_t>(replicas_on(device));
+          to           = memory_plan<typename Replicas::strategy_type>(
+              replicas_.model(), replicas_.reduce(), device, (share.rows + n - 1) / n,
+              shard_of(live.strategy(), replica.id()), ragged_positions(share));
+        },
+        shares, memory);
     return *std::max_element(memory.begin(), memory.end(),
                              [](ReplicaMemory const& a, ReplicaMemory const& b) { return a.peak() < b.peak(); });
   }
@@ -199,11 +206,11 @@ class EpochMeter {
 
   Replicas& replicas_;
   StepFloor floor_{work(), replicas_.plan(), slots};
-  std::optional<MachineSpeed> machine_;                                    // measured before the first step
+  std::optional<MachineSpeed> machine_;  // measured before the first step
   std::size_t budget_ = 0, task_budget_ = 0;
   bool measured_ = false, checked_ = false;
   std::size_t rows_before_ = 0;
-  double rows_ = 0, positions_ = 0, floor_seconds_ = 0, spent_ = 0;        // spent: seconds of telling and measuring
+  double rows_ = 0, positions_ = 0, floor_seconds_ = 0, spent_ = 0;  // spent: seconds of telling and measuring
 };
 
 }  // namespace chorale::detail

@@ -18,12 +18,11 @@ namespace chorale::detail {
 ///
 /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable
 /// cost    one pass over the variables, and one all_gather of 8 bytes for each variable and replica
-template <class S, class L, class Copy>
-void expect_equal_parts(L& live, PerReplica<Copy>& copies) {
+template <class S, class L, class Copy> void expect_equal_parts(L& live, PerReplica<Copy>& copies) {
   auto const variables = copies[0].net.variables();
   auto const n         = variables.size();
   auto const replicas  = static_cast<std::size_t>(live.num_ranks());
-  auto all             = std::vector<std::uint64_t>(replicas * n);         // 0: as most replicas with this part have it
+  auto all             = std::vector<std::uint64_t>(replicas * n);  // 0: as most replicas with this part have it
   auto alike           = true;
   for (std::size_t i = 0; i < n; ++i) {
     auto hashes = PerReplica<std::uint64_t>(copies.size());
@@ -37,7 +36,7 @@ void expect_equal_parts(L& live, PerReplica<Copy>& copies) {
         for (std::size_t s = 0; s < replicas; ++s) count += part(s) == part(r) && each[s] == each[one] ? 1 : 0;
         return count;
       };
-      auto most = replicas;                                                // the first one with the most frequent bits
+      auto most = replicas;  // the first one with the most frequent bits
       for (std::size_t s = 0; s < replicas; ++s)
         if (part(s) == part(r) && (most == replicas || like(s) > like(most))) most = s;
       all[r * n + i] = each[r] == each[most] ? 0 : each[r] | 1U;

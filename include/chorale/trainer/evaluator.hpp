@@ -31,15 +31,15 @@ namespace chorale {
 /// The checkpoints that an evaluator reads, and the conditions on which it ends.
 struct EvaluatorOptions {
   CheckpointOptions checkpoints{};                                         // of the job that trains
-  int epochs = 1;                                                          // FitOptions::epochs of that job
-  std::chrono::milliseconds every = std::chrono::milliseconds{500};        // time between two reads of the folder
+  int epochs                            = 1;                               // FitOptions::epochs of that job
+  std::chrono::milliseconds every       = std::chrono::milliseconds{500};  // time between two reads of the folder
   std::atomic<bool> const* asked_to_end = nullptr;                         // true: ends; see EndOnSignal
 };
 
 /// The scores of one checkpoint.
 struct CheckpointScores {
-  std::uint64_t step  = 0;                                                 // updates
-  std::uint64_t epoch = 0;                                                 // epochs that were finished
+  std::uint64_t step  = 0;  // updates
+  std::uint64_t epoch = 0;  // epochs that were finished
   Scores scores{};
 };
 
@@ -50,10 +50,8 @@ inline std::uint64_t epochs_at(std::filesystem::path const& folder, std::uint64_
   try {
     return read_manifest(Directory{Directory{folder}, checkpoint_name(step)}).epoch;
   } catch (BadFile const&) {
-    return 0;                                                              // being replaced: the caller retries
-  } catch (std::system_error const&) {
-    return 0;
-  }
+    return 0;  // being replaced: the caller retries
+  } catch (std::system_error const&) { return 0; }
 }
 
 /// A checkpoint by its step and time. A checkpoint that is saved again for the same step compares unequal.
@@ -109,8 +107,9 @@ inline std::optional<Checkpoint> newest_whole(CheckpointOptions const& options) 
 /// source    the evaluator of tf.estimator.train_and_evaluate; tf.keras.utils.SidecarEvaluator
 template <class Trainer, Dataset Data>
 std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const& test, EvaluatorOptions const& options,
-                             std::function<void(CheckpointScores const&)> const& said = {}) {
-  CHORALE_EXPECTS(trainer.live().is_all_local(), "an evaluator is one process, but this trainer has replicas in others");
+                                                   std::function<void(CheckpointScores const&)> const& said = {}) {
+  CHORALE_EXPECTS(trainer.live().is_all_local(),
+                  "an evaluator is one process, but this trainer has replicas in others");
   CHORALE_EXPECTS(options.epochs >= 0 && options.every.count() >= 0,
                   "EvaluatorOptions::epochs and EvaluatorOptions::every must be 0 or more, got " +
                       std::to_string(options.epochs) + " and " + std::to_string(options.every.count()) + " ms");
@@ -121,13 +120,13 @@ std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const&
   auto const take   = [&](std::optional<Checkpoint> const& found) {
     if (!found || (!all.empty() && found->manifest().step <= all.back().step)) return;
     if constexpr (requires { trainer.set_variables(Span<float const>{}); }) trainer.load(*found);
-    else                                                                   // with servers, of which none serves here
+    else  // with servers, of which none serves here
       for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
     all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
     if (said) said(all.back());
   };
   while (options.asked_to_end == nullptr || !*options.asked_to_end) {
-    auto const ended = CompletionMarker::in(from.folder);                  // first, so that no checkpoint is missed
+    auto const ended = CompletionMarker::in(from.folder);  // first, so that no checkpoint is missed
     auto const there = detail::Seen::in(from.folder);
     if (there != looked_at) {
       looked_at = there;
@@ -136,11 +135,11 @@ std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const&
     }
     auto const step    = all.empty() ? 0 : all.back().step;
     auto const is_last = !there.empty() && there.front().step == step;
-    if (is_last)                                                           // it is saved again at the end of its epoch
+    if (is_last)  // it is saved again at the end of its epoch
       all.back().epoch = std::max(all.back().epoch, detail::epochs_at(from.folder, step));
     if (is_last && all.back().epoch >= epochs) break;
     if (!there.empty() && ended && ended->epochs >= epochs && ended->step >= step) {
-      if (!is_last) take(all.empty() ? newest_checkpoint(from) : detail::newest_whole(from));   // may be whole by now
+      if (!is_last) take(all.empty() ? newest_checkpoint(from) : detail::newest_whole(from));  // may be whole by now
       break;
     }
     std::this_thread::sleep_for(options.every);

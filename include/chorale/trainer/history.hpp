@@ -22,7 +22,7 @@ namespace chorale {
 
 /// Loss, rows and metrics added up over rows, as replicas and ranks exchange them.
 struct Totals {
-  std::array<double, plan::header> sums{};                                 // laid out as the header of Gradients
+  std::array<double, plan::header> sums{};  // laid out as the header of Gradients
 
   Totals& operator+=(Span<float const> header) {
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += header[i];
@@ -38,7 +38,7 @@ struct Totals {
 /// state: its result, and its counts.
 class Scores {
  public:
-  using CountsOfMetrics = std::vector<std::vector<double>>;                // for each metric; empty: it has no state
+  using CountsOfMetrics = std::vector<std::vector<double>>;  // for each metric; empty: it has no state
 
   Scores() = default;
   explicit Scores(Span<std::string_view const> metric_names, Totals const& totals = {})
@@ -49,13 +49,11 @@ class Scores {
 
   std::size_t rows() const { return static_cast<std::size_t>(sums().rows()); }
   /// The mean loss, over rows, or over positions as loss::per_position counts them.
-  double loss() const {
-    return positions() != 0 ? sums().loss() / positions() : mean(sums().loss());
-  }
+  double loss() const { return positions() != 0 ? sums().loss() / positions() : mean(sums().loss()); }
   std::size_t metrics() const { return names_.size(); }
   std::string_view name(std::size_t i) const { return names_[i]; }
   double metric(std::size_t i) const {
-    if (positions() != 0 && name(i).ends_with("_loss")) return sums().metric(i) / positions();       // of one output
+    if (positions() != 0 && name(i).ends_with("_loss")) return sums().metric(i) / positions();  // of one output
     return (with_state_ >> i & 1) != 0 ? results_[i] : mean(sums().metric(i));
   }
 
@@ -81,7 +79,7 @@ class Scores {
     return (*counts_)[i];
   }
 
-  Span<double const> counts(std::string_view) const&& = delete;            // they would be gone: keep the scores
+  Span<double const> counts(std::string_view) const&& = delete;  // they would be gone: keep the scores
 
   /// Sets the result of metric i, which has a state. Called by the library.
   void set_result(std::size_t i, double result) {
@@ -109,26 +107,26 @@ class Scores {
 
   Span<std::string_view const> names_;
   Totals totals_;
-  std::array<double, StepHeader<double>::max_metrics> results_{};          // of metrics with a state
-  std::uint32_t with_state_ = 0;                                           // bit i: metric i has one
+  std::array<double, StepHeader<double>::max_metrics> results_{};  // of metrics with a state
+  std::uint32_t with_state_ = 0;                                   // bit i: metric i has one
   std::shared_ptr<CountsOfMetrics const> counts_;
 };
 
 /// Results at the end of a step, for callbacks with on_step_end().
 struct StepEnd {
-  std::size_t step = 0;                                                    // of the epoch, from 1
-  Scores scores{};                                                         // of the epoch so far
+  std::size_t step = 0;  // of the epoch, from 1
+  Scores scores{};       // of the epoch so far
 };
 
 /// Results of one epoch of training.
 struct Epoch {
-  Scores scores{};                                                         // over all rows, during training
-  std::optional<Scores> validation{};                                      // after the epoch: see validate_on
+  Scores scores{};                     // over all rows, during training
+  std::optional<Scores> validation{};  // after the epoch: see validate_on
   std::size_t steps   = 0;
-  std::size_t skipped = 0;                                                 // without an update: NonFinite::skip
+  std::size_t skipped = 0;  // without an update: NonFinite::skip
   double seconds      = 0;
-  float learning_rate = 0;                                                 // of its last step
-  bool rate_is_set    = false;                                             // by a callback: CSVLogger then has it
+  float learning_rate = 0;      // of its last step
+  bool rate_is_set    = false;  // by a callback: CSVLogger then has it
   Speed speed{};
 
   /// Value of "loss", a metric by its name, "val_loss", "val_" and a metric's name, "learning_rate", the speed by its

@@ -81,7 +81,7 @@ class TensorBoardRuns {
     Span<MetricValue const> all() const { return values_; }
 
    private:
-    std::deque<std::string> names_;                                        // which it does not move when it grows
+    std::deque<std::string> names_;  // which it does not move when it grows
     std::vector<MetricValue> values_;
   };
 
@@ -96,7 +96,7 @@ class TensorBoardRuns {
 
 /// What CSVLogger keeps from epoch to epoch.
 struct EpochTable {
-  std::vector<std::string> columns{};                                      // without the epoch; empty: no file yet
+  std::vector<std::string> columns{};  // without the epoch; empty: no file yet
   std::unique_ptr<RunFile> file{};
   bool resumed = false;
 };
@@ -115,24 +115,26 @@ struct EpochTable {
 /// source  keras.callbacks.TensorBoard: its names, order and defaults
 struct TensorBoard {
   std::filesystem::path log_dir = "logs";
-  int histogram_freq            = 0;                                       // epochs between histograms; 0: none
+  int histogram_freq            = 0;  // epochs between histograms; 0: none
   detail::TensorBoardRuns runs{};
 
   void on_fit_begin(auto&) {
-    CHORALE_EXPECTS(histogram_freq >= 0, "TensorBoard writes histograms every 1 epoch or more, or with 0 none, got "
-                                         "histogram_freq " + std::to_string(histogram_freq));
+    CHORALE_EXPECTS(histogram_freq >= 0,
+                    "TensorBoard writes histograms every 1 epoch or more, or with 0 none, got "
+                    "histogram_freq " +
+                        std::to_string(histogram_freq));
     runs = {};
   }
-  void on_epoch_begin(auto& trainer, int) {                                // only now the step of a checkpoint is known
+  void on_epoch_begin(auto& trainer, int) {  // only now the step of a checkpoint is known
     if (trainer.is_chief() && !runs.is_open()) runs.open(log_dir, trainer.step());
   }
   void on_epoch_end(auto& trainer, int epoch, Epoch&) {
     if (histogram_freq == 0 || epoch % histogram_freq != 0) return;
-    auto const variables = trainer.variables();                            // all processes bring their shards
+    auto const variables = trainer.variables();  // all processes bring their shards
     if (trainer.is_chief()) runs.histograms(variables, epoch);
   }
 
-  void take(Scalars const& scalars) { runs.take(scalars); }                // of the chief
+  void take(Scalars const& scalars) { runs.take(scalars); }  // of the chief
   void flush() { runs.flush(); }
 };
 
@@ -151,7 +153,7 @@ struct CSVLogger {
 
   std::filesystem::path filename = "log.csv";
   char separator                 = ',';
-  bool append                    = false;                                  // to what an earlier fit wrote
+  bool append                    = false;  // to what an earlier fit wrote
   detail::EpochTable kept{};
 
   void on_fit_begin(auto const&) {
@@ -178,16 +180,15 @@ struct CSVLogger {
     std::ranges::sort(kept.columns);
     // Keras has a val_learning_rate only where it does not validate.
     for (std::size_t i = 0, n = kept.columns.size(); i < n; ++i)
-      if (!done.validation || kept.columns[i] != "learning_rate")
-        kept.columns.push_back("val_" + kept.columns[i]);
+      if (!done.validation || kept.columns[i] != "learning_rate") kept.columns.push_back("val_" + kept.columns[i]);
     if (done.validation) std::ranges::sort(kept.columns);
     auto header = std::string{"epoch"};
     for (auto const& name : kept.columns) header += separator + detail::csv_cell(name);
     header += '\n';
     auto const goes_on = append || kept.resumed;
-    kept.file = std::make_unique<RunFile>(filename, goes_on ? RunFile::Open::append : RunFile::Open::fresh);
+    kept.file          = std::make_unique<RunFile>(filename, goes_on ? RunFile::Open::append : RunFile::Open::fresh);
     auto const content = kept.file->size() == 0 ? std::string{} : read_file(filename);
-    auto const lines   = content.rfind('\n') + 1;                          // npos + 1 is 0: none is whole
+    auto const lines   = content.rfind('\n') + 1;  // npos + 1 is 0: none is whole
     if (lines == 0) return kept.file->write_at(0, header);
     if (!content.starts_with(header))
       throw BadFile{filename.string() + ": has the columns \"" + content.substr(0, content.find_first_of("\r\n")) +

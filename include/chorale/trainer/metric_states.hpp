@@ -17,12 +17,10 @@
 namespace chorale::detail {
 
 /// A copy of a model with a metric that has a state: it has metric::States.
-template <class Instance>
-concept KeepsStates = requires(Instance& copy) { copy.states(); };
+template <class Instance> concept KeepsStates = requires(Instance& copy) { copy.states(); };
 
 /// Numbers that replicas add up together.
-template <std::size_t n>
-struct Numbers {
+template <std::size_t n> struct Numbers {
   std::array<double, n> values{};
 
   Numbers& operator+=(Numbers const& other) {
@@ -35,8 +33,7 @@ struct Numbers {
 ///
 /// keeps   a view, which does nothing for models without such metrics. The chief's first copy has what all replicas
 ///         brought before a checkpoint
-template <class M, class Instance>
-class MetricStates {
+template <class M, class Instance> class MetricStates {
  public:
   /// counted   0 for a copy whose rows another one counts; empty: each copy has rows of its own
   explicit MetricStates(PerReplica<Instance>& copies, Span<char const> counted = {})
@@ -84,7 +81,7 @@ class MetricStates {
     if constexpr (KeepsStates<Instance>) {
       constexpr auto n    = States<Instance>::size;
       constexpr auto each = std::min(n, std::size_t{256});
-      auto mine           = std::vector<double>(copies_.size() * n);       // (copies, n)
+      auto mine           = std::vector<double>(copies_.size() * n);  // (copies, n)
       for (std::size_t i = 0; i < copies_.size(); ++i)
         if (counts(i)) copies_[i].states().write(over, mine.data() + i * n);
       for (std::size_t at = 0; at < n; at += each) {
@@ -114,8 +111,7 @@ class MetricStates {
   }
 
  private:
-  template <class I>
-  using States = std::remove_reference_t<decltype(std::declval<I&>().states())>;
+  template <class I> using States = std::remove_reference_t<decltype(std::declval<I&>().states())>;
 
   /// Names that come before those of the metrics: of the losses of several outputs.
   static constexpr std::size_t before() { return M::metric_names.size() - States<Instance>::metrics; }

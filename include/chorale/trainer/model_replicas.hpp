@@ -48,7 +48,7 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& stra
   if (num_ranks(strategy) > 1) {
     auto name = type_name<S>();
     detail::replace_words(name, type_name<typename S::device>(), "device");
-    for (std::string const without : {",device", "<device>", "<>"})        // of which compilers leave out defaults
+    for (std::string const without : {",device", "<device>", "<>"})  // of which compilers leave out defaults
       for (auto at = name.find(without); at != name.npos; at = name.find(without)) name.erase(at, without.size());
     constexpr auto has_lines = requires { strategy.lines(model); };
     lines.push_back("strategy " + (has_lines ? name.substr(0, name.find('<')) : name));
@@ -65,36 +65,35 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& stra
 namespace chorale::detail {
 
 /// A model whose host may run a step ahead of its device.
-template <class Model>
-concept RunsAhead = requires { requires Model::runs_ahead; };
+template <class Model> concept RunsAhead = requires { requires Model::runs_ahead; };
 
 /// The copies of a model in this process, one on each local device, and the connected strategy that trains them.
 ///
 /// keeps   replicas that were connected again after a failure are the same objects
-template <class M, class S, class R, class T>
-class ModelReplicas {
+template <class M, class S, class R, class T> class ModelReplicas {
  public:
   using instance      = InstanceUnder<M, S>;
   using strategy_type = S;
-  using Shown    = ShownScalars<M>;
+  using Shown         = ShownScalars<M>;
 
   /// budget   checked before anything is allocated; a replica that has too small a one tells the others
   ModelReplicas(M model, S strategy, R reduce, T transport, Seed seed, MemoryBudget budget = {})
-      : model_{std::move(model)}, reduce_{reduce},
-        lines_{plan_lines(model_, seed, strategy, reduce)},
-        live_{std::move(strategy), std::move(reduce), with_plan(std::move(transport), model_.plan, lines_,
-                                                                      shards_gradients<S> ? 2 : 1)},
-        copies_{live_.telling([&] {
-          expect_within(budget);
-          return live_.create(model_, seed);
-        }, true)},
+      : model_{std::move(model)}, reduce_{reduce}, lines_{plan_lines(model_, seed, strategy, reduce)},
+        live_{std::move(strategy), std::move(reduce),
+              with_plan(std::move(transport), model_.plan, lines_, shards_gradients<S> ? 2 : 1)},
+        copies_{live_.telling(
+            [&] {
+              expect_within(budget);
+              return live_.create(model_, seed);
+            },
+            true)},
         totals_(copies_.size()), seed_{seed} {
     if constexpr (StrategyTraits<S>::deals_shares)
       for (std::size_t i = 0; i < copies_.size(); ++i)
         counted_.push_back(live_.counts_rows(live_.local_replica(i).id()) ? 1 : 0);
-    if constexpr (!HasServers<S> && !compares_plans<T>())                  // other transports compare when they connect
+    if constexpr (!HasServers<S> && !compares_plans<T>())  // other transports compare when they connect
       if (!live_.is_all_local()) {
-        auto lines = lines_;
+        auto lines       = lines_;
         auto const group = live_.strategy().group();
         for (auto const& line : group.meeting().lines) lines.push_back(line);
         expect_same_lines(live_, copies_.size(), lines);
@@ -103,13 +102,13 @@ class ModelReplicas {
 
   M const& model() const { return model_; }
   R const& reduce() const { return reduce_; }
-  Seed     seed() const { return seed_; }
-  PlanView plan() const { return model_.plan; }                            // valid as long as this object
-  Live<S, R, T>&       live() { return live_; }
+  Seed seed() const { return seed_; }
+  PlanView plan() const { return model_.plan; }  // valid as long as this object
+  Live<S, R, T>& live() { return live_; }
   Live<S, R, T> const& live() const { return live_; }
-  PerReplica<instance>&       copies() { return copies_; }
+  PerReplica<instance>& copies() { return copies_; }
   PerReplica<instance> const& copies() const { return copies_; }
-  PerReplica<Totals>&         totals() { return totals_; }                 // of an epoch so far
+  PerReplica<Totals>& totals() { return totals_; }  // of an epoch so far
 
   /// Number of steps made in all fits, with those whose update was left out.
   std::uint64_t step() const { return static_cast<std::uint64_t>(copies_[0].optimizer.now.step); }
@@ -126,11 +125,13 @@ class ModelReplicas {
       auto pings     = std::vector<Ping>(16);
       for (auto& ping : pings) {
         ping.sent = now();
-        live_.run([&](auto& replica, std::int64_t& answer) {
-          replica.barrier();                                               // all have sent: now rank 0 reads its clock
-          answer = now().count();
-          replica.broadcast(Span<std::int64_t>{&answer, 1});
-        }, answers);
+        live_.run(
+            [&](auto& replica, std::int64_t& answer) {
+              replica.barrier();  // all have sent: now rank 0 reads its clock
+              answer = now().count();
+              replica.broadcast(Span<std::int64_t>{&answer, 1});
+            },
+            answers);
         ping.received = now();
         ping.answered = std::chrono::nanoseconds{answers[0]};
       }
@@ -147,17 +148,20 @@ class ModelReplicas {
     if constexpr (ReducesEveryStep<S> && !shards_optimizer<S> && gives_plain_sums<R> &&
                   S::device::memory == Memory::host && !RunsItsRanks<typename T::endpoint>) {
       auto shortest = PerReplica<double>(copies_.size());
-      live_.run([](auto& replica, instance& copy, double& seconds) {
-        seconds = std::numeric_limits<double>::infinity();
-        auto gradients = copy.gradients();
-        std::ranges::fill(gradients.values, 0.0F);
-        for (int round = 0; round < 5; ++round) {
-          replica.barrier();
-          auto const begin = std::chrono::steady_clock::now();
-          replica.all_reduce(gradients);
-          seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-        }
-      }, copies_, shortest);
+      live_.run(
+          [](auto& replica, instance& copy, double& seconds) {
+            seconds        = std::numeric_limits<double>::infinity();
+            auto gradients = copy.gradients();
+            std::ranges::fill(gradients.values, 0.0F);
+            for (int round = 0; round < 5; ++round) {
+              replica.barrier();
+              auto const begin = std::chrono::steady_clock::now();
+              replica.all_reduce(gradients);
+              seconds =
+                  std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+            }
+          },
+          copies_, shortest);
       auto buckets = plan().buckets;
       if constexpr (CutsBuckets<R>) buckets = bucket_ends<R>(plan().variables, plan().ends(), plan().elements).size();
       return StepPrediction{shortest[0], static_cast<int>(buckets)};
@@ -213,20 +217,18 @@ class ModelReplicas {
       if (std::ranges::count(whole, whole[0]) == std::ssize(whole)) return;
       auto const variables = copies_[0].net.variables();
       auto const n         = variables.size();
-      auto all     = std::vector<std::uint64_t>(whole.size() * n);         // (replicas, variables)
+      auto all             = std::vector<std::uint64_t>(whole.size() * n);  // (replicas, variables)
       for (std::size_t i = 0; i < n; ++i) {
         auto const one = gathered([i](instance const& copy) { return hash_of(copy.net.variables()[i].value); });
         for (std::size_t r = 0; r < one.size(); ++r) all[r * n + i] = one[r];
       }
-      throw_diverged(variables, all);                                    // not in run(): there one rank's error makes
-    }                                                                      // the others throw a different one
+      throw_diverged(variables, all);  // not in run(): there one rank's error makes
+    }  // the others throw a different one
   }
 
   /// Sends the chief's numbers to every process with replicas. Returns when all of them have called it.
-  std::vector<double> tell_all(std::vector<double> numbers)
-    requires HasServers<S>
-  {
-    auto const n = std::max<std::size_t>(numbers.size(), 1);               // of no numbers, all still synchronize
+  std::vector<double> tell_all(std::vector<double> numbers) requires HasServers<S> {
+    auto const n = std::max<std::size_t>(numbers.size(), 1);  // of no numbers, all still synchronize
     numbers.resize(n);
     for (std::size_t at = 0; at < n; at += plan::header) {
       auto const part = Span<double>{numbers}.subspan(at, std::min(plan::header, n - at));
@@ -239,13 +241,14 @@ class ModelReplicas {
   }
 
   /// Copies the optimizer state of the servers to the chief's first replica. Returns, on the chief, their updates.
-  std::int64_t fetch_from_servers()
-    requires HasServers<S>
-  {
+  std::int64_t fetch_from_servers() requires HasServers<S> {
     auto steps = PerReplica<std::uint64_t>(copies_.size());
-    live_.run([](auto& replica, instance& copy, std::uint64_t& step) {
-      if (replica.id() == 0) step = replica.pull_slots(copy.net.variables(), copy.optimizer.slots(), copy.gradients());
-    }, copies_, steps);
+    live_.run(
+        [](auto& replica, instance& copy, std::uint64_t& step) {
+          if (replica.id() == 0)
+            step = replica.pull_slots(copy.net.variables(), copy.optimizer.slots(), copy.gradients());
+        },
+        copies_, steps);
     return static_cast<std::int64_t>(steps[0]);
   }
 
@@ -286,20 +289,20 @@ class ModelReplicas {
   /// throws   BadArgument if what one replica of the model takes is not within the budget
   void expect_within(MemoryBudget budget) const {
     auto const& strategy = live_.strategy();
-    auto const devices = strategy.local_devices();
-    auto const ranks   = StrategyTraits<S>::has_stages ? num_ranks(strategy) : 1;   // one: it has the largest shard
+    auto const devices   = strategy.local_devices();
+    auto const ranks     = StrategyTraits<S>::has_stages ? num_ranks(strategy) : 1;  // one: it has the largest shard
     for (Rank rank = 0; rank < ranks && budget.bytes != 0 && !devices.empty(); ++rank)
       check_budget(memory_plan<S>(model_, reduce_, devices[0], budget.rows, shard_of(strategy, rank)), budget.bytes);
   }
 
   M model_;
   R reduce_;
-  std::vector<std::string> lines_;                                         // what all ranks must have alike
+  std::vector<std::string> lines_;  // what all ranks must have alike
   Live<S, R, T> live_;
   PerReplica<instance> copies_;
   PerReplica<Totals> totals_;
   Seed seed_;
-  std::vector<char> counted_;                                              // see MetricStates
+  std::vector<char> counted_;  // see MetricStates
   bool told_ = false;
 };
 

@@ -21,29 +21,29 @@ enum class Deal { evenly, by_speed };
 
 /// Options of Trainer::fit.
 struct FitOptions {
-  int epochs        = 1;                                                  // the last one, as in Keras: 12 means 0 to 11
-  int initial_epoch = 0;
-  Show show         = Show::progress;
-  NonFinite on_non_finite = NonFinite::stop;                               // a NaN or an infinity
-  int compare_every = 100;                                                 // steps between comparisons of replicas, and
-                                                                           // at checkpoints and at the end; 0: never
-  bool compare_data = true;                                                // compares data of processes: descriptions
-                                                                           // as fit begins, see data::describe, and
-                                                                           // in each step how many rows there were
-  int accumulate    = 1;                                                   // batches whose gradients make one update
-  Deal deal         = Deal::evenly;
-  CheckpointOptions checkpoints{};                                         // without a folder there are none
-  std::size_t checkpoint_every = 0;                                        // updates; 0: after each epoch
-  std::atomic<bool> const* asked_to_end = nullptr;                         // true: saves, throws Preempted: EndOnSignal
-  std::size_t memory_budget   = 0;                                         // bytes that a replica may take, known
-                                                                           // before its first step; 0: any
-  std::size_t task_memory_budget = 0;                                      // of all replicas of this process together,
-                                                                           // as several tasks may share a host; 0: any
-  std::size_t summary_every   = 0;                                         // updates between Scalars; 0: once per epoch
-  std::size_t steps_per_epoch = 0;                                         // 0: a pass; else an epoch begins where the
-                                                                           // last one stopped, pass after pass
-  bool floor = false;                                                      // measures this machine for some ms, and tells
-};                                                                         // speed in percent of it: see StepFloor
+  int epochs              = 1;  // the last one, as in Keras: 12 means 0 to 11
+  int initial_epoch       = 0;
+  Show show               = Show::progress;
+  NonFinite on_non_finite = NonFinite::stop;  // a NaN or an infinity
+  int compare_every       = 100;              // steps between comparisons of replicas, and
+                                              // at checkpoints and at the end; 0: never
+  bool compare_data       = true;             // compares data of processes: descriptions
+                                              // as fit begins, see data::describe, and
+                                              // in each step how many rows there were
+  int accumulate          = 1;                // batches whose gradients make one update
+  Deal deal               = Deal::evenly;
+  CheckpointOptions checkpoints{};                  // without a folder there are none
+  std::size_t checkpoint_every          = 0;        // updates; 0: after each epoch
+  std::atomic<bool> const* asked_to_end = nullptr;  // true: saves, throws Preempted: EndOnSignal
+  std::size_t memory_budget             = 0;        // bytes that a replica may take, known
+                                                    // before its first step; 0: any
+  std::size_t task_memory_budget        = 0;        // of all replicas of this process together,
+                                                    // as several tasks may share a host; 0: any
+  std::size_t summary_every             = 0;        // updates between Scalars; 0: once per epoch
+  std::size_t steps_per_epoch           = 0;        // 0: a pass; else an epoch begins where the
+                                                    // last one stopped, pass after pass
+  bool floor                            = false;    // measures this machine for some ms, and tells
+};  // speed in percent of it: see StepFloor
 
 /// Refuses negative numbers, and an initial_epoch after the last epoch.
 ///
@@ -66,9 +66,9 @@ inline void check_counts(FitOptions const& options) {
 /// Result of predict: one row for each row of the data, in its order. Of a network with a ragged output a row has as
 /// many numbers as its own length gives, and `width` is that of a row with one position.
 struct Predictions {
-  std::vector<float> values;                                               // (rows, width)
+  std::vector<float> values;  // (rows, width)
   std::size_t width = 0;
-  std::vector<std::size_t> ends{};                                         // of each row in values, if they differ
+  std::vector<std::size_t> ends{};  // of each row in values, if they differ
 
   std::size_t rows() const { return !ends.empty() ? ends.size() : width == 0 ? 0 : values.size() / width; }
   Span<float const> operator[](std::size_t row) const& {
@@ -76,7 +76,7 @@ struct Predictions {
     auto const begin = row == 0 ? 0 : ends[row - 1];
     return Span<float const>{values}.subspan(begin, ends[row] - begin);
   }
-  Span<float const> operator[](std::size_t) const&& = delete;              // it would be gone: keep the predictions
+  Span<float const> operator[](std::size_t) const&& = delete;  // it would be gone: keep the predictions
 };
 
 }  // namespace chorale

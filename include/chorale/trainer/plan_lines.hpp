@@ -17,8 +17,7 @@ namespace chorale {
 namespace detail {
 
 /// True if a transport of this type compares a plan when its ranks connect: its own, or that of a transport within it.
-template <class T>
-constexpr bool compares_plans() {
+template <class T> constexpr bool compares_plans() {
   if constexpr (requires(T& t) { t.plan.empty(); }) return true;
   else if constexpr (requires(T& t) { t.transport; }) return compares_plans<decltype(T::transport)>();
   else if constexpr (requires(T& t) { t.far; }) return compares_plans<decltype(T::far)>();
@@ -26,16 +25,15 @@ constexpr bool compares_plans() {
 }
 
 /// Appends lines to the plan that a transport compares, if it compares one.
-template <class T>
-void add_plan(T& transport, std::vector<std::string> const& lines) {
+template <class T> void add_plan(T& transport, std::vector<std::string> const& lines) {
   if constexpr (requires { transport.plan = lines; }) {
     transport.plan.insert(transport.plan.end(), lines.begin(), lines.end());
   } else if constexpr (requires { transport.plan = std::string{}; }) {
     for (auto const& line : lines) transport.plan.append(transport.plan.empty() ? "" : "\n") += line;
   } else if constexpr (requires { transport.transport; }) {
-    add_plan(transport.transport, lines);                                  // Staged, Counting, Faulty
+    add_plan(transport.transport, lines);  // Staged, Counting, Faulty
   } else if constexpr (requires { transport.far; }) {
-    add_plan(transport.far, lines);                                        // Layered: it connects all ranks
+    add_plan(transport.far, lines);  // Layered: it connects all ranks
   }
 }
 
@@ -43,10 +41,12 @@ void add_plan(T& transport, std::vector<std::string> const& lines) {
 
 /// Lines that must be equal on all ranks before they train a model: the model's own lines(), or only its variables and
 /// their shapes, and the seed of their first values.
-template <class Model>
-std::vector<std::string> plan_lines(Model const& model, Seed seed) {
+template <class Model> std::vector<std::string> plan_lines(Model const& model, Seed seed) {
   auto lines = std::vector<std::string>{};
-  if constexpr (requires { { model.lines() } -> std::same_as<std::vector<std::string>>; }) lines = model.lines();
+  if constexpr (requires {
+                  { model.lines() } -> std::same_as<std::vector<std::string>>;
+                })
+    lines = model.lines();
   else lines = lines_of(model.plan);
   lines.push_back("seed " + word_of(seed.value));
   return lines;
@@ -63,8 +63,7 @@ T with_plan(T transport, PlanView const& plan, std::vector<std::string> const& l
     transport.arena = std::max(transport.arena, times * plan.bytes_per_step());
   return transport;
 }
-template <class T>
-T with_plan(T transport, PlanView const& plan) {
+template <class T> T with_plan(T transport, PlanView const& plan) {
   return with_plan(std::move(transport), plan, lines_of(plan));
 }
 

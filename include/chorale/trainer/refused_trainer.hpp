@@ -29,30 +29,35 @@ struct NoStrategy {};
 
 /// Refuses the arguments of a Trainer that are in the wrong place, or are none, with one sentence. Returns true if the
 /// reason why they do not fit together is to be found in Live.
-template <class M, class S, class R, class T>
-constexpr bool refuse_parts() {
-  constexpr bool has_model = ModelOn<M, typename DeviceOf<S>::type>;
-  constexpr bool known     = std::is_same_v<M, RefusedModel> || LacksItsHeader<T>;      // said before
+template <class M, class S, class R, class T> constexpr bool refuse_parts() {
+  constexpr bool has_model   = ModelOn<M, typename DeviceOf<S>::type>;
+  constexpr bool known       = std::is_same_v<M, RefusedModel> || LacksItsHeader<T>;  // said before
   constexpr bool no_strategy = std::is_same_v<S, NoStrategy>;
-  constexpr bool turned    = Strategy<M> && !Strategy<S>;                  // Trainer{strategy, model, ...}
-  constexpr bool swapped   = Transport<R> && !Transport<T>;                // Trainer{model, strategy, transport, ..}
-  constexpr bool network   = !has_model && requires { M::plan; } && !requires { typename M::batch; };
-  constexpr bool data      = Dataset<M>;
-  constexpr bool elsewhere = requires { requires !M::template computes_on<typename S::device>; };
-  static_assert(known || !no_strategy, "chorale: a Trainer needs a strategy after the model: Trainer{model, "
-                                       "OneDeviceStrategy{Cpu{}}}, or MirroredStrategy{Cpu::split(2)}. See "
-                                       "docs/42-strategies.md");
-  static_assert(known || !turned, "chorale: the strategy argument is not a Strategy, and the first one is. Write "
-                                  "Trainer{model, strategy, reduce, transport}");
-  static_assert(known || !swapped, "chorale: the transport argument is not a Transport, and the one before it is. "
-                                   "Write Trainer{model, strategy, reduce, transport}");
-  static_assert(known || !network, "chorale: the model argument is not a Model, but a network. Write Trainer{"
-                                   "nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
-  static_assert(known || !data, "chorale: the model argument is not a Model, but a dataset, which fit takes. Write "
-                                "Trainer{nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
+  constexpr bool turned      = Strategy<M> && !Strategy<S>;    // Trainer{strategy, model, ...}
+  constexpr bool swapped     = Transport<R> && !Transport<T>;  // Trainer{model, strategy, transport, ..}
+  constexpr bool network     = !has_model && requires { M::plan; } && !requires { typename M::batch; };
+  constexpr bool data        = Dataset<M>;
+  constexpr bool elsewhere   = requires { requires !M::template computes_on<typename S::device>; };
+  static_assert(known || !no_strategy,
+                "chorale: a Trainer needs a strategy after the model: Trainer{model, "
+                "OneDeviceStrategy{Cpu{}}}, or MirroredStrategy{Cpu::split(2)}. See "
+                "docs/42-strategies.md");
+  static_assert(known || !turned,
+                "chorale: the strategy argument is not a Strategy, and the first one is. Write "
+                "Trainer{model, strategy, reduce, transport}");
+  static_assert(known || !swapped,
+                "chorale: the transport argument is not a Transport, and the one before it is. "
+                "Write Trainer{model, strategy, reduce, transport}");
+  static_assert(known || !network,
+                "chorale: the model argument is not a Model, but a network. Write Trainer{"
+                "nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
+  static_assert(known || !data,
+                "chorale: the model argument is not a Model, but a dataset, which fit takes. Write "
+                "Trainer{nn::compile<Net>(loss, optimizer, metrics...), strategy, reduce, transport}");
   if constexpr (!known && !no_strategy && !turned && !swapped && !network && !data) {
-    static_assert(!elsewhere, "chorale: this model computes on host memory, but the strategy computes on another "
-                              "device. Use a strategy over Cpu");
+    static_assert(!elsewhere,
+                  "chorale: this model computes on host memory, but the strategy computes on another "
+                  "device. Use a strategy over Cpu");
     static_assert(!Strategy<S> || has_model || elsewhere || !fit_together<S, R, T>,
                   "chorale: the model argument is not a Model. It needs batch, metric_names, plan, optimizer and "
                   "instantiate(device, seed). See nn::compile and custom_model");
@@ -68,35 +73,32 @@ constexpr bool refuse_parts() {
 /// of trainer.hpp is for all others.
 ///
 /// keeps   its functions take anything, so that a program which calls them gets no second error
-template <class M, class S, class R, class T>
-class Trainer {
+template <class M, class S, class R, class T> class Trainer {
  public:
   Trainer(M, S = {}, R = {}, T = {}, Seed = {}, MemoryBudget = {}) {
     if constexpr (detail::refuse_parts<M, S, R, T>()) static_assert(sizeof(Live<S, R, T>) > 0);
   }
 
-  template <class Data, class... More>
-  History fit(Data&&, FitOptions const& = {}, More&&...) const;
-  template <class Data, class Second, class... More>
-    requires(!std::convertible_to<Second, FitOptions const&>)
-  History     fit(Data&&, Second&&, More&&...) const;
-  Scores      evaluate(auto&&...) const;
+  template <class Data, class... More> History fit(Data&&, FitOptions const& = {}, More&&...) const;
+  template <class Data, class Second, class... More> requires(!std::convertible_to<Second, FitOptions const&>)
+  History fit(Data&&, Second&&, More&&...) const;
+  Scores evaluate(auto&&...) const;
   Predictions predict(auto&&...) const;
-  void        save(auto&&...) const;
-  void        load(auto&&...) const;
-  void        stop();
+  void save(auto&&...) const;
+  void load(auto&&...) const;
+  void stop();
 
-  M const&      model() const;
-  Seed          seed() const;
-  int           num_replicas() const;
-  bool          is_chief() const;
+  M const& model() const;
+  Seed seed() const;
+  int num_replicas() const;
+  bool is_chief() const;
   std::uint64_t step() const;
-  float         learning_rate() const;
-  void          set_learning_rate(float);
-  Variables     variables() const;
+  float learning_rate() const;
+  void set_learning_rate(float);
+  Variables variables() const;
 
   std::vector<std::uint64_t> hashes() const;
-  std::vector<std::string>   scalar_names() const;
+  std::vector<std::string> scalar_names() const;
 };
 
 }  // namespace chorale

@@ -37,13 +37,12 @@ namespace detail {
 ///
 /// keeps   the ranks of the old job stay connected meanwhile: what one process refuses, and the loss of one, ends the
 ///         wait of all others
-template <class M, class S, class R, class T>
-class Departing {
+template <class M, class S, class R, class T> class Departing {
   using Copy = typename Trainer<M, S, R, T>::instance;
 
  public:
   PerReplica<Copy>& copies;
-  std::vector<Rank> ranks{};                                               // of the copies, in the old job
+  std::vector<Rank> ranks{};  // of the copies, in the old job
   GoesOn numbers{};
 
   /// throws  BadArgument if the trainer is in use, or has left its job; PeerLost
@@ -51,7 +50,7 @@ class Departing {
     CHORALE_EXPECTS(mine_.is_first(), "retarget was called of a trainer that is in fit, evaluate or predict, and has " +
                                           std::to_string(live_.num_replicas()) + " replicas at work");
     for (std::size_t i = 0; i < copies.size(); ++i) ranks.push_back(live_.local_replica(i).id());
-    live_.listen(false);                                                   // the new job may have the same addresses
+    live_.listen(false);  // the new job may have the same addresses
     try {
       meet();
     } catch (...) {
@@ -66,7 +65,7 @@ class Departing {
   /// To be called while ranks of the new job are missing.
   std::function<void()> look_around() {
     if (live_.is_all_local()) return {};
-    return [this, lives = std::weak_ptr<void>{lives_}] {                   // the new job keeps the function
+    return [this, lives = std::weak_ptr<void>{lives_}] {  // the new job keeps the function
       if (!lives.expired()) tell(Stand::under_way);
     };
   }
@@ -100,9 +99,7 @@ class Departing {
     if (!over_) {
       try {
         throw;
-      } catch (PeerLost const& lost) {
-        tell(Stand::lost, lost.what());
-      } catch (std::exception const& error) {
+      } catch (PeerLost const& lost) { tell(Stand::lost, lost.what()); } catch (std::exception const& error) {
         tell(is_a<BadArgument>(error) ? Stand::refuses_argument : Stand::refuses, error.what());
       }
     }
@@ -113,8 +110,7 @@ class Departing {
   enum class Stand { under_way, here, lost, refuses, refuses_argument };
   using Text = std::array<char, 1'000>;
 
-  template <class V>
-  std::vector<V> gather(V const& value) {
+  template <class V> std::vector<V> gather(V const& value) {
     auto all = PerReplica<V>(copies.size());
     for (auto& one : all) one = value;
     return live_.gather(all);
@@ -124,7 +120,7 @@ class Departing {
   ///
   /// throws   PeerLost if a rank is lost; what another process refuses, unless this one refuses something itself
   bool tell(Stand mine, std::string const& why = {}) {
-    over_           = true;                                                // unless all can go on
+    over_           = true;  // unless all can go on
     auto const all  = gather(mine);
     auto const last = std::ranges::max(all);
     over_           = last >= Stand::lost;
@@ -132,7 +128,7 @@ class Departing {
     auto text = Text{};
     std::ranges::copy_n(why.begin(), static_cast<std::ptrdiff_t>(std::min(why.size(), text.size() - 1)), text.begin());
     auto const texts = gather(text);
-    if (mine >= Stand::refuses || mine == last) return false;              // it throws an error of its own
+    if (mine >= Stand::refuses || mine == last) return false;  // it throws an error of its own
     auto const rank = std::ranges::find(all, last) - all.begin();
     auto said       = std::string{texts[static_cast<std::size_t>(rank)].data()};
     said            = said.substr(0, said.find('\n'));
@@ -147,19 +143,18 @@ class Departing {
   Live<S, R, T>& live_;
   OneThread::Hold mine_;
   std::shared_ptr<void> lives_ = std::make_shared<int>();
-  bool over_                   = false;                                    // nothing is left to tell
+  bool over_                   = false;  // nothing is left to tell
 };
 
 /// Gives a transport between processes a function to call while ranks are missing, if it has a place for one.
-template <class T>
-void set_while_joining(T& transport, std::function<void()> const& f) {
+template <class T> void set_while_joining(T& transport, std::function<void()> const& f) {
   if (!f) return;
   if constexpr (requires { transport.while_joining = f; })
     transport.while_joining = [f, own = transport.while_joining] {
       f();
       if (own) own();
     };
-  if constexpr (requires { transport.transport; }) set_while_joining(transport.transport, f);        // Staged, ..
+  if constexpr (requires { transport.transport; }) set_while_joining(transport.transport, f);  // Staged, ..
   if constexpr (requires { transport.far; }) set_while_joining(transport.far, f);
   if constexpr (requires { transport.near; }) set_while_joining(transport.near, f);
 }
@@ -176,8 +171,7 @@ inline void refuse_parts(PlanView const& plan) {
 
 /// True if the copies of a strategy are whole networks in host memory, which can be moved; others are refused by one
 /// sentence.
-template <class S>
-constexpr bool can_move() {
+template <class S> constexpr bool can_move() {
   constexpr bool elsewhere = S::device::memory != Memory::host;
   static_assert(!HasServers<S>,
                 "chorale: retarget moves the variables of replicas, but under ParameterServerStrategy servers have "
@@ -192,8 +186,7 @@ constexpr bool can_move() {
 }
 
 /// True if training under S0 can go on under S; what cannot is refused by one sentence.
-template <class S0, class R0, class T0, class S>
-constexpr bool can_retarget() {
+template <class S0, class R0, class T0, class S> constexpr bool can_retarget() {
   constexpr bool moves = can_move<S0>() && can_move<S>();
   constexpr bool owes  = keeps_residual<typename operation_of<R0, typename T0::endpoint>::type>;
   static_assert(!moves || !owes,
@@ -231,11 +224,9 @@ Trainer<M, S, R, T> retarget(Trainer<M, S0, R0, T0>&& old, S strategy, R reduce,
     auto left = detail::Departing<M, S0, R0, T0>{old};
     detail::set_while_joining(transport, left.look_around());
     try {
-      return Trainer<M, S, R, T>{old.model(), std::move(strategy), std::move(reduce), std::move(transport), old.seed(),
-                                 left, moved};
-    } catch (...) {
-      left.stay();
-    }
+      return Trainer<M, S, R, T>{
+          old.model(), std::move(strategy), std::move(reduce), std::move(transport), old.seed(), left, moved};
+    } catch (...) { left.stay(); }
   } else {
     return Trainer<M, S, R, T>{old.model(), std::move(strategy), std::move(reduce), std::move(transport), old.seed()};
   }
@@ -250,8 +241,8 @@ Trainer<M, S, R, T> join_retargeted(M model, S strategy, R reduce, T transport, 
   if constexpr (detail::can_move<S>()) {
     detail::refuse_parts(model.plan);
     auto nothing = detail::NothingBrought{};
-    return Trainer<M, S, R, T>{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed,
-                               nothing, moved};
+    return Trainer<M, S, R, T>{
+        std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed, nothing, moved};
   } else {
     return Trainer<M, S, R, T>{std::move(model), std::move(strategy), std::move(reduce), std::move(transport), seed};
   }

@@ -32,8 +32,8 @@ namespace chorale {
 /// keeps   written after the last checkpoint, and removed when a fit begins. Preempted and other exceptions leave none:
 ///         such a job continues when it is started again
 struct CompletionMarker {
-  std::uint64_t epochs = 0;                                                // FitOptions::epochs
-  std::uint64_t step   = 0;                                                // updates
+  std::uint64_t epochs = 0;  // FitOptions::epochs
+  std::uint64_t step   = 0;  // updates
 
   static constexpr auto file_name = "ended";
 
@@ -43,7 +43,7 @@ struct CompletionMarker {
     auto code       = std::error_code{};
     auto from       = std::ifstream{};
     auto found      = CompletionMarker{};
-    if (std::filesystem::is_regular_file(file, code)) from.open(file);     // a FIFO would wait
+    if (std::filesystem::is_regular_file(file, code)) from.open(file);  // a FIFO would wait
     if (from >> found.epochs >> found.step) return found;
     return {};
   }
@@ -64,18 +64,18 @@ struct CompletionMarker {
 
 /// Position of a fit: what a checkpoint has besides tensors, and what all ranks need to resume from a checkpoint.
 struct TrainingPosition {
-  std::int64_t update = 0;                                                 // steps so far
-  std::int64_t epoch  = 0;                                                 // that continues, or begins
-  std::int64_t steps  = 0;                                                 // of this epoch that are done
-  std::int64_t pass   = 0;                                                 // over the data, and batches of it that were
-  std::int64_t batch  = 0;                                                 // seen
-  std::int64_t found  = 0;                                                 // 1: there was a checkpoint
-  std::int64_t servers = 0;                                                // updates that were applied
-  std::int64_t has_rate = 0;                                               // 1: a callback set the learning rate
+  std::int64_t update   = 0;  // steps so far
+  std::int64_t epoch    = 0;  // that continues, or begins
+  std::int64_t steps    = 0;  // of this epoch that are done
+  std::int64_t pass     = 0;  // over the data, and batches of it that were
+  std::int64_t batch    = 0;  // seen
+  std::int64_t found    = 0;  // 1: there was a checkpoint
+  std::int64_t servers  = 0;  // updates that were applied
+  std::int64_t has_rate = 0;  // 1: a callback set the learning rate
   double rate           = 0;
-  Totals totals{};                                                         // of this epoch so far
-  double loss_scale             = 0;                                       // 0: losses are not scaled
-  std::int64_t loss_scale_steps = 0;                                       // steps since it last changed
+  Totals totals{};                    // of this epoch so far
+  double loss_scale             = 0;  // 0: losses are not scaled
+  std::int64_t loss_scale_steps = 0;  // steps since it last changed
 
   /// True if its numbers can be those of a run: what another rank sends may be anything.
   bool is_one() const {
@@ -104,7 +104,7 @@ struct TrainingPosition {
     position.rate = *at++;
     for (auto& sum : position.totals.sums) sum = *at++;
     if (at == numbers.end()) return position;
-    position.loss_scale     = *at++;
+    position.loss_scale       = *at++;
     position.loss_scale_steps = whole(*at);
     return position;
   }
@@ -161,7 +161,7 @@ class RunCheckpoints {
   ///           keeps its own state
   /// owed      receives the error feedback, if the checkpoint has it
   TrainingPosition restore(Variables const& variables, Span<float> slots, std::vector<CallbackState> const& states,
-                   Span<double> told, ErrorFeedback& owed) {
+                           Span<double> told, ErrorFeedback& owed) {
     for (auto at = told; auto const& state : states) {
       std::ranges::copy(state.numbers, at.begin());
       at = at.subspan(state.numbers.size());
@@ -171,8 +171,8 @@ class RunCheckpoints {
     auto numbers = TrainingPosition{}.numbers();
     last->copy(Section::variables, slots_of(variables));
     last->copy(Section::optimizer, optimizer_slots(variables, slots));
-    auto wanted = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
-    auto unused = std::list<std::vector<double>>{};                        // of callbacks that this fit does not have
+    auto wanted       = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
+    auto unused       = std::list<std::vector<double>>{};  // of callbacks that this fit does not have
     auto const scaled = TrainingPosition{.loss_scale = 1}.numbers().size();
     for (auto const& tensor : (*last)[Section::state]) {
       if (tensor.name == position && tensor.bytes.size() == scaled * sizeof(double)) {
@@ -185,13 +185,13 @@ class RunCheckpoints {
       }
       bool const told_by_name = tensor.name.starts_with("callback/") || tensor.name.starts_with("metric/");
       if (!told_by_name || tensor.dtype != Dtype::f64) continue;
-      auto const n = tensor.bytes.size() / sizeof(double);
-      auto at      = told;
+      auto const n    = tensor.bytes.size() / sizeof(double);
+      auto at         = told;
       auto const mine = std::ranges::find_if(states, [&](CallbackState const& state) {
         at = state.name == tensor.name ? at : at.subspan(state.numbers.size());
         return state.name == tensor.name;
       });
-      bool const fits = mine != states.end() && mine->numbers.size() >= n;                 // it may keep more now
+      bool const fits = mine != states.end() && mine->numbers.size() >= n;  // it may keep more now
       wanted.push_back(slot(std::string{tensor.name}, fits ? at.first(n) : Span<double>{unused.emplace_back(n)}));
     }
     last->copy(Section::state, wanted);
@@ -200,19 +200,22 @@ class RunCheckpoints {
 
   /// Writes a checkpoint, or has a thread write it. `meanwhile` runs here while a thread writes with Saving::now.
   void save(Variables const& variables, Span<float> slots, TrainingPosition const& at,
-            std::vector<CallbackState> const& states, ErrorFeedback& owed,
-            std::function<void()> const& meanwhile) {
-    auto numbers = at.numbers();
-    auto state = CheckpointState{};
-    state.at   = {.step = static_cast<std::uint64_t>(at.update), .epoch = static_cast<std::uint64_t>(at.epoch),
-                  .batch = static_cast<std::uint64_t>(at.batch), .world = static_cast<std::uint64_t>(world_),
-                  .plan = plan_};
+            std::vector<CallbackState> const& states, ErrorFeedback& owed, std::function<void()> const& meanwhile) {
+    auto numbers    = at.numbers();
+    auto state      = CheckpointState{};
+    state.at        = {.step  = static_cast<std::uint64_t>(at.update),
+                       .epoch = static_cast<std::uint64_t>(at.epoch),
+                       .batch = static_cast<std::uint64_t>(at.batch),
+                       .world = static_cast<std::uint64_t>(world_),
+                       .plan  = plan_};
     state.variables = tensors(slots_of(variables));
     state.optimizer = tensors(optimizer_slots(variables, slots));
     auto of_run     = std::vector<TensorSlot>{slot(position, Span<double>{numbers})};
     for (auto const& told : states) of_run.push_back(slot(told.name, told.numbers));
     if (owed.ranks != 0)
-      of_run.push_back({residual, Dtype::f32, {owed.ranks, owed.values.size() / owed.ranks},
+      of_run.push_back({residual,
+                        Dtype::f32,
+                        {owed.ranks, owed.values.size() / owed.ranks},
                         std::as_writable_bytes(Span<float>{owed.values})});
     state.state = tensors(of_run);
     checkpoints_.save(state, meanwhile);
@@ -232,8 +235,8 @@ class RunCheckpoints {
   /// throws  BadFile with OnSaveError::stop
   void say_ended(CompletionMarker const& ended) {
     auto const& options = checkpoints_.options();
-    auto none = std::error_code{};
-    if (!std::filesystem::exists(options.folder, none)) return;            // no checkpoint was saved
+    auto none           = std::error_code{};
+    if (!std::filesystem::exists(options.folder, none)) return;  // no checkpoint was saved
     try {
       ended.write_to(options.folder);
     } catch (BadFile const& error) {
@@ -250,8 +253,8 @@ class RunCheckpoints {
                       (epoch >= epochs ? " is complete: epoch " + std::to_string(epoch)
                                        : " was stopped by a callback after epoch " + std::to_string(epoch));
     if (options.log)
-      options.log(what + " of " + std::to_string(epochs) + ", so nothing is trained. Try: " +
-                  (epoch >= epochs ? "more epochs" : "fit without that callback") +
+      options.log(what + " of " + std::to_string(epochs) +
+                  ", so nothing is trained. Try: " + (epoch >= epochs ? "more epochs" : "fit without that callback") +
                   " to go on, or another folder to begin again.");
   }
   void say_goes_on() { CompletionMarker::remove_from(checkpoints_.options().folder); }
@@ -270,10 +273,12 @@ class RunCheckpoints {
     auto all          = std::vector<TensorSlot>{};
     for (std::size_t k = 0; (k + 1) * stride <= slots.size() && stride != 0; ++k)
       for (std::size_t i = 0; i < variables.size(); ++i) {
-        if (!variables.plan[i].spec.trained()) continue;                   // its slots stay 0
+        if (!variables.plan[i].spec.trained()) continue;  // its slots stay 0
         auto const v     = variables[i];
         auto const first = k * stride + variables.plan[i].slot_offset();
-        all.push_back({std::string{v.name} + "/slot" + std::to_string(k), Dtype::f32, {v.shape.begin(), v.shape.end()},
+        all.push_back({std::string{v.name} + "/slot" + std::to_string(k),
+                       Dtype::f32,
+                       {v.shape.begin(), v.shape.end()},
                        std::as_writable_bytes(slots.subspan(first, v.value.size()))});
       }
     return all;

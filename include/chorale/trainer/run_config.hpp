@@ -21,7 +21,7 @@ namespace chorale {
 struct RunConfig {
   std::filesystem::path folder{};
   int epochs                         = 1;
-  std::size_t steps_per_epoch        = 0;                                  // 0: a pass over the data
+  std::size_t steps_per_epoch        = 0;  // 0: a pass over the data
   std::size_t save_checkpoints_steps = 0;
   int keep_checkpoint_max            = 5;
   std::size_t save_summary_steps     = 100;

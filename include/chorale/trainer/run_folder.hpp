@@ -27,9 +27,9 @@ namespace chorale {
 
 /// Options of a RunFolder: which files it writes beside the scalars.
 struct RunFolderOptions {
-  bool timelines  = true;                                                  // trace-RANK.json, of each process
-  bool histograms = false;                                                 // of each variable, after each epoch
-  bool report     = true;                                                  // what was slow, when fit ends
+  bool timelines  = true;   // trace-RANK.json, of each process
+  bool histograms = false;  // of each variable, after each epoch
+  bool report     = true;   // what was slow, when fit ends
 };
 
 /// Callback and sink: writes all records of a run to one folder.
@@ -59,7 +59,7 @@ class RunFolder {
     columns.insert(columns.begin(), "epoch");
     curves_.emplace(folder_ / "scalars.csv", std::move(columns));
   }
-  void on_epoch_begin(auto& trainer, int) {                                // only now the step of a checkpoint is known
+  void on_epoch_begin(auto& trainer, int) {  // only now the step of a checkpoint is known
     if (trainer.is_chief() && !board_.is_open()) board_.open(folder_, trainer.step());
   }
 
@@ -79,7 +79,7 @@ class RunFolder {
   }
 
   void on_epoch_end(auto& trainer, int epoch, Epoch& done) {
-    auto const variables = options_.histograms ? trainer.variables() : Variables{};        // all bring their shards
+    auto const variables = options_.histograms ? trainer.variables() : Variables{};  // all bring their shards
     if (!trainer.is_chief()) return;
     board_.histograms(variables, epoch);
     page_.gauge("chorale_epoch", "Epochs that were finished.", epoch + 1);
@@ -101,15 +101,17 @@ class RunFolder {
     std::cout << why_slow(tally_.spent(rank_), predicted) << straggler_line(paces) << floor_line(history);
   }
 
-  Tally const& tally() const { return tally_; }                            // of the ranks of this process
+  Tally const& tally() const { return tally_; }  // of the ranks of this process
 
  private:
   /// floor: the last epoch took 1.92 s, and at least 1.30 s by this machine's arithmetic or memory: 68 %
   static std::string floor_line(History const& history) {
     if (history.empty() || !history.back().speed.floor_seconds) return {};
     auto const& last = history.back().speed;
-    return formatted("floor: the last epoch took %.3g s, and at least %.3g s by this machine's arithmetic or memory: "
-                     "%.0f %%\n", last.seconds, *last.floor_seconds, last.percent_of_floor().value_or(0));
+    return formatted(
+        "floor: the last epoch took %.3g s, and at least %.3g s by this machine's arithmetic or memory: "
+        "%.0f %%\n",
+        last.seconds, *last.floor_seconds, last.percent_of_floor().value_or(0));
   }
 
   /// Opens a new trace file. An existing one is never overwritten: a resumed run has one more.

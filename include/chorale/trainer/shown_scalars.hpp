@@ -15,8 +15,7 @@ namespace chorale::detail {
 
 /// The scalars of an epoch of model M, with their names(); then, if fit measures the machine, speed and
 /// percent_of_floor.
-template <class M>
-struct ShownScalars {
+template <class M> struct ShownScalars {
   std::array<MetricValue, 2 * plan::header + 3> values{};
   std::size_t size = 0, size_of_scores = 0;
 

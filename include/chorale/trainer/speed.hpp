@@ -11,10 +11,10 @@ namespace chorale {
 
 /// How fast the steps of an epoch were.
 struct Speed {
-  CountedAs counted{};                                                     // what amount counts
-  double amount  = 0;                                                      // images, tokens or rows, of all replicas
-  double seconds = 0;                                                      // without those of measuring the machine
-  std::optional<double> floor_seconds{};                                   // least time on this machine: StepFloor
+  CountedAs counted{};                    // what amount counts
+  double amount  = 0;                     // images, tokens or rows, of all replicas
+  double seconds = 0;                     // without those of measuring the machine
+  std::optional<double> floor_seconds{};  // least time on this machine: StepFloor
 
   /// Images, tokens or rows in a second.
   double per_second() const { return seconds > 0 ? amount / seconds : 0; }

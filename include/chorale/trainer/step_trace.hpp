@@ -14,15 +14,13 @@
 namespace chorale::detail {
 
 /// The time now if sink S is observed, else a default value.
-template <class S>
-Event::Time time_for() {
+template <class S> Event::Time time_for() {
   if constexpr (observed<S>) return std::chrono::steady_clock::now();
   else return {};
 }
 
 /// Reports the parts of one step of a rank to a sink, each of which begins where the last one ended; then the step.
-template <class S>
-class StepTrace {
+template <class S> class StepTrace {
  public:
   StepTrace(S& sink, Rank rank, std::uint64_t step, Event::Time begin)
       : sink_{sink}, event_{.name = "step", .category = Category::step, .rank = rank, .step = step, .begin = begin},
@@ -42,7 +40,7 @@ class StepTrace {
     part.name     = name;
     part.category = category;
     part.begin    = last_;
-    part.end      = last_ = now;
+    part.end = last_ = now;
     sink_.take(part);
   }
 
@@ -52,29 +50,23 @@ class StepTrace {
   Event::Time last_;
 };
 
-template <class S>
-  requires(!observed<S>)
-class StepTrace<S> {
+template <class S> requires(!observed<S>) class StepTrace<S> {
  public:
   StepTrace(S&, Rank, std::uint64_t, Event::Time) {}
   void end(EventName, Category) {}
   void end(EventName, Category, Event::Time) {}
 };
 
-template <class R>
-struct Apart {
+template <class R> struct Apart {
   explicit Apart(R&) {}
 };
-template <class R>
-  requires requires(R& replica) { replica.apart; }
-struct Apart<R> {
+template <class R> requires requires(R& replica) { replica.apart; } struct Apart<R> {
   explicit Apart(R& replica) : apart{replica.apart} {}
   decltype(R::apart)& apart;
 };
 
 /// A replica whose operations are reported to a step trace. A strategy's update() gets it if the sink is observed.
-template <class R, class S>
-class TracedReplica : public Apart<R> {
+template <class R, class S> class TracedReplica : public Apart<R> {
  public:
   /// To be made when the step begins, because gradients are sent before update() is called.
   TracedReplica(R& replica, StepTrace<S>& parts) : Apart<R>{replica}, replica_{replica}, parts_{parts} {
@@ -82,7 +74,7 @@ class TracedReplica : public Apart<R> {
   }
 
   Rank id() const { return replica_.id(); }
-  int  num_replicas() const { return replica_.num_replicas(); }
+  int num_replicas() const { return replica_.num_replicas(); }
 
   void all_reduce(Gradients& gradients) {
     told("all-reduce", [&] { replica_.all_reduce(gradients); });
@@ -133,8 +125,7 @@ class TracedReplica : public Apart<R> {
 
   static constexpr bool counts = requires(R const& replica) { replica.sent(); };
   struct Nothing {};
-  template <class Of>
-  static auto sent_by(Of const& replica) {
+  template <class Of> static auto sent_by(Of const& replica) {
     if constexpr (counts) return replica.sent();
     else return Nothing{};
   }
@@ -145,8 +136,7 @@ class TracedReplica : public Apart<R> {
 };
 
 /// The replica for a strategy's update(): a traced one if sink S is observed, else `replica` itself.
-template <class R, class S>
-decltype(auto) watch(R& replica, [[maybe_unused]] StepTrace<S>& parts) {
+template <class R, class S> decltype(auto) watch(R& replica, [[maybe_unused]] StepTrace<S>& parts) {
   if constexpr (observed<S>) return TracedReplica<R, S>{replica, parts};
   else return (replica);
 }

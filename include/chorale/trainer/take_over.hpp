@@ -29,9 +29,9 @@ namespace chorale {
 
 /// What a change of strategy has moved, over all ranks: the same in every process.
 struct Moved {
-  std::size_t bytes = 0;                                                   // that went from one rank to another
-  std::size_t kept  = 0;                                                   // that were in the memory of their rank
-  std::size_t moves = 0;                                                   // from one rank to another
+  std::size_t bytes = 0;  // that went from one rank to another
+  std::size_t kept  = 0;  // that were in the memory of their rank
+  std::size_t moves = 0;  // from one rank to another
 };
 
 }  // namespace chorale
@@ -51,11 +51,11 @@ struct GoesOnTold {
   float rate = 0, scale = 0;
 
   static GoesOnTold of(GoesOn const& from) {
-    return {from.now.step, from.now.epoch, from.now.rate ? 1 : 0, from.loss_scale.steps, from.skipped,
-            from.now.rate.value_or(0.0F), from.loss_scale.value};
+    return {from.now.step,         from.now.epoch, from.now.rate ? 1 : 0,
+            from.loss_scale.steps, from.skipped,   from.now.rate.value_or(0.0F),
+            from.loss_scale.value};
   }
-  template <class Optimizer>
-  void put(Optimizer& to) const {
+  template <class Optimizer> void put(Optimizer& to) const {
     to.now        = {step, static_cast<int>(epoch), has_rate != 0 ? std::optional{rate} : std::nullopt};
     to.loss_scale = {scale, scale_steps};
     to.skipped    = skipped;
@@ -67,13 +67,12 @@ struct NothingBrought {};
 
 /// One line of what all ranks tell each other: a range that an old rank has, or that a new rank shall have.
 struct HeldLine {
-  std::int64_t old = 0, rank = 0, array = 0, begin = 0, end = 0, by = 0;   // by: the new rank that tells it
+  std::int64_t old = 0, rank = 0, array = 0, begin = 0, end = 0, by = 0;  // by: the new rank that tells it
 };
 
 /// True if replica `id` of S, number `of_process` in its process, keeps numbers of its own: under
 /// CentralStorageStrategy the first one alone.
-template <class S>
-constexpr bool keeps_numbers(std::size_t of_process, Rank id) {
+template <class S> constexpr bool keeps_numbers(std::size_t of_process, Rank id) {
   return !shares_variables<S> || (of_process == 0 && id == 0);
 }
 
@@ -96,8 +95,8 @@ inline void expect_lines(Span<HeldLine const> lines, Rank by, Rank world, std::v
     }
     throw Disagreement{Fault::collective_mismatch,
                        sentence("rank {} of {} tells that {} rank {} has elements {} to {} of array {}, of which it "
-                                "cannot know.", by, world, line.old == 1 ? "old" : "new", line.rank, line.begin,
-                                line.end, line.array),
+                                "cannot know.",
+                                by, world, line.old == 1 ? "old" : "new", line.rank, line.begin, line.end, line.array),
                        "the same calls of retarget on every rank, and a look at the memory of that host."};
   }
 }
@@ -125,10 +124,10 @@ std::vector<HeldLine> all_lines(Replica& replica, std::vector<HeldLine> const& m
 
 /// What one rank of the new job knows of the move.
 struct TakeOver {
-  std::vector<std::vector<HeldNumbers>> old_held{};                        // of old copies that this rank answers for
+  std::vector<std::vector<HeldNumbers>> old_held{};  // of old copies that this rank answers for
   std::vector<Rank> old_rank{};
   std::vector<HeldNumbers> new_held{};
-  std::vector<int> at{};                                                   // [old rank]: the new one that answers for it
+  std::vector<int> at{};  // [old rank]: the new one that answers for it
   std::vector<placement::HeldMove> moves{};
 };
 
@@ -139,86 +138,91 @@ struct TakeOver {
 ///          any
 template <class Replicas, class S, class Brings>
 Moved take_over(Replicas& replicas, std::type_identity<S>, Brings& brought) {
-  using Copy           = typename Replicas::instance;
+  using Copy            = typename Replicas::instance;
   constexpr bool brings = !std::is_same_v<Brings, NothingBrought>;
-  auto& live           = replicas.live();
-  auto const here      = replicas.copies().size();
-  auto results         = PerReplica<Moved>(here);
-  auto numbers         = PerReplica<std::size_t>(here);
-  auto plans           = PerReplica<TakeOver>(here);
+  auto& live            = replicas.live();
+  auto const here       = replicas.copies().size();
+  auto results          = PerReplica<Moved>(here);
+  auto numbers          = PerReplica<std::size_t>(here);
+  auto plans            = PerReplica<TakeOver>(here);
   for (std::size_t i = 0; i < here; ++i) numbers[i] = i;
   if constexpr (brings) brought.meet();
-  live.run([&](auto& replica, Copy& copy, std::size_t i, TakeOver& plan) {
-    auto const me   = replica.id();
-    auto& old_held  = plan.old_held;
-    auto& old_rank  = plan.old_rank;
-    auto& new_held  = plan.new_held;
-    auto lines      = std::vector<HeldLine>{};
-    auto const tell = [&](bool old, Rank rank, std::vector<HeldNumbers> const& all) {
-      for (auto const& one : all)
-        lines.push_back({old, rank, one.held.array, static_cast<std::int64_t>(one.held.range.begin),
-                         static_cast<std::int64_t>(one.held.range.end), me});
-    };
-    if constexpr (brings)
-      for (auto j = i; j < brought.copies.size(); j += here) {
-        old_rank.push_back(brought.ranks[j]);
-        old_held.push_back(held_by(brought.copies[j]));
-        if (!brought.keeps(j)) old_held.back().clear();
-        tell(true, old_rank.back(), old_held.back());
-      }
-    if (keeps_numbers<S>(i, me)) new_held = held_by(copy);
-    tell(false, me, new_held);
+  live.run(
+      [&](auto& replica, Copy& copy, std::size_t i, TakeOver& plan) {
+        auto const me   = replica.id();
+        auto& old_held  = plan.old_held;
+        auto& old_rank  = plan.old_rank;
+        auto& new_held  = plan.new_held;
+        auto lines      = std::vector<HeldLine>{};
+        auto const tell = [&](bool old, Rank rank, std::vector<HeldNumbers> const& all) {
+          for (auto const& one : all)
+            lines.push_back({old, rank, one.held.array, static_cast<std::int64_t>(one.held.range.begin),
+                             static_cast<std::int64_t>(one.held.range.end), me});
+        };
+        if constexpr (brings)
+          for (auto j = i; j < brought.copies.size(); j += here) {
+            old_rank.push_back(brought.ranks[j]);
+            old_held.push_back(held_by(brought.copies[j]));
+            if (!brought.keeps(j)) old_held.back().clear();
+            tell(true, old_rank.back(), old_held.back());
+          }
+        if (keeps_numbers<S>(i, me)) new_held = held_by(copy);
+        tell(false, me, new_held);
 
-    auto& at       = plan.at;
-    auto const all = all_lines(replica, lines, at);
-    CHORALE_EXPECTS(!at.empty(), "no process of the " + std::to_string(replica.num_replicas()) +
-                                       " ranks has brought a trainer to go on from: one of them calls retarget");
-    auto before = std::vector<std::vector<placement::Held>>(at.size());
-    auto after  = std::vector<std::vector<placement::Held>>(static_cast<std::size_t>(replica.num_replicas()));
-    for (auto const& line : all) {
-      auto const held = placement::Held{static_cast<int>(line.array),
-                                        {static_cast<std::size_t>(line.begin), static_cast<std::size_t>(line.end)}};
-      (line.old ? before : after)[static_cast<std::size_t>(line.rank)].push_back(held);
-    }
+        auto& at       = plan.at;
+        auto const all = all_lines(replica, lines, at);
+        CHORALE_EXPECTS(!at.empty(), "no process of the " + std::to_string(replica.num_replicas()) +
+                                         " ranks has brought a trainer to go on from: one of them calls retarget");
+        auto before = std::vector<std::vector<placement::Held>>(at.size());
+        auto after  = std::vector<std::vector<placement::Held>>(static_cast<std::size_t>(replica.num_replicas()));
+        for (auto const& line : all) {
+          auto const held = placement::Held{static_cast<int>(line.array),
+                                            {static_cast<std::size_t>(line.begin), static_cast<std::size_t>(line.end)}};
+          (line.old ? before : after)[static_cast<std::size_t>(line.rank)].push_back(held);
+        }
 
-    plan.moves = placement::moves(before, after, at);
-  }, replicas.copies(), numbers, plans);
+        plan.moves = placement::moves(before, after, at);
+      },
+      replicas.copies(), numbers, plans);
   if constexpr (brings) brought.finish();
-  live.run([&](auto& replica, Copy& copy, TakeOver& plan, Moved& moved) {
-    auto const me    = replica.id();
-    auto const place = [](std::vector<HeldNumbers> const& numbers_of, int array, Range range) {
-      for (auto const& one : numbers_of)
-        if (one.held.array == array && one.held.range.begin <= range.begin && range.end <= one.held.range.end)
-          return Span<float>{one.at + (range.begin - one.held.range.begin), range.size()};
-      return Span<float>{};
-    };
-    auto const old_of = [&](Rank rank) {
-      return static_cast<std::size_t>(std::ranges::find(plan.old_rank, rank) - plan.old_rank.begin());
-    };
-    for (auto const& move : plan.moves) {                                  // in one order on all ranks: no deadlock
-      auto const from   = plan.at[static_cast<std::size_t>(move.from)];
-      auto const bytes  = move.range.size() * sizeof(float);
-      auto const mine   = from == me ? place(plan.old_held[old_of(move.from)], move.array, move.range) : Span<float>{};
-      auto const wanted = move.to == me ? place(plan.new_held, move.array, move.range) : Span<float>{};
-      if (from == move.to) {
-        moved.kept += bytes;
-        if (from == me) std::ranges::copy(mine, wanted.begin());
-        continue;
-      }
-      moved.bytes += bytes;
-      ++moved.moves;
-      if (from == me) replica.exchange(move.to, std::as_bytes(mine), {});
-      if (move.to == me) replica.exchange(from, {}, std::as_writable_bytes(wanted));
-    }
+  live.run(
+      [&](auto& replica, Copy& copy, TakeOver& plan, Moved& moved) {
+        auto const me    = replica.id();
+        auto const place = [](std::vector<HeldNumbers> const& numbers_of, int array, Range range) {
+          for (auto const& one : numbers_of)
+            if (one.held.array == array && one.held.range.begin <= range.begin && range.end <= one.held.range.end)
+              return Span<float>{one.at + (range.begin - one.held.range.begin), range.size()};
+          return Span<float>{};
+        };
+        auto const old_of = [&](Rank rank) {
+          return static_cast<std::size_t>(std::ranges::find(plan.old_rank, rank) - plan.old_rank.begin());
+        };
+        for (auto const& move : plan.moves) {  // in one order on all ranks: no deadlock
+          auto const from  = plan.at[static_cast<std::size_t>(move.from)];
+          auto const bytes = move.range.size() * sizeof(float);
+          auto const mine =
+              from == me ? place(plan.old_held[old_of(move.from)], move.array, move.range) : Span<float>{};
+          auto const wanted = move.to == me ? place(plan.new_held, move.array, move.range) : Span<float>{};
+          if (from == move.to) {
+            moved.kept += bytes;
+            if (from == me) std::ranges::copy(mine, wanted.begin());
+            continue;
+          }
+          moved.bytes += bytes;
+          ++moved.moves;
+          if (from == me) replica.exchange(move.to, std::as_bytes(mine), {});
+          if (move.to == me) replica.exchange(from, {}, std::as_writable_bytes(wanted));
+        }
 
-    auto goes_on = GoesOnTold{};
-    if constexpr (brings) goes_on = GoesOnTold::of(brought.numbers);
-    auto const root = *std::ranges::find_if(plan.at, [](int rank) { return rank >= 0; });
-    replica.broadcast(Span<GoesOnTold>{&goes_on, 1}, root);
-    if constexpr (requires { copy.units().changed(); })
-      if (copy.in_units()) copy.units().changed();
-    goes_on.put(copy.optimizer);
-  }, replicas.copies(), plans, results);
+        auto goes_on = GoesOnTold{};
+        if constexpr (brings) goes_on = GoesOnTold::of(brought.numbers);
+        auto const root = *std::ranges::find_if(plan.at, [](int rank) { return rank >= 0; });
+        replica.broadcast(Span<GoesOnTold>{&goes_on, 1}, root);
+        if constexpr (requires { copy.units().changed(); })
+          if (copy.in_units()) copy.units().changed();
+        goes_on.put(copy.optimizer);
+      },
+      replicas.copies(), plans, results);
   if constexpr (brings) brought.leave();
   return results[0];
 }

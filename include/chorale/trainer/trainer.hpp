@@ -41,6 +41,7 @@
 
 namespace chorale {
 
+// clang-format off
 /// Trains one model under one strategy: Trainer<Model, Strategy, Reduce, Transport>.
 ///
 /// Each parameter answers one question, and each can be changed without touching the other three:
@@ -52,7 +53,7 @@ namespace chorale {
 /// keeps   after its first step with a number of rows, a step allocates nothing, except under Reproducible
 template <class M, class S, class R, class T>
   requires detail::fit_together<S, R, T> && ModelOn<M, typename S::device> && StrategyTraits<S>::template cuts<M>
-class Trainer<M, S, R, T> {
+class Trainer<M, S, R, T> {  // clang-format on
   using Replicas = detail::ModelReplicas<M, S, R, T>;
   using Loop     = detail::TrainingLoop<M, S, R, T>;
 
@@ -87,10 +88,9 @@ class Trainer<M, S, R, T> {
   ///            model, the data is empty, or another thread uses this trainer; what the dataset and the callbacks
   ///            throw. The variables are then those of the step before. Preempted if one of the ranks was asked to
   ///            end: a checkpoint was saved, if there is a folder for it
-  template <class Data, class... Callbacks>
-    requires detail::TrainsModel<Data, M>
+  template <class Data, class... Callbacks> requires detail::TrainsModel<Data, M>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
-    static_cast<void>((sizeof(detail::NamesOf<Callbacks>) + ... + 0));    // refuses names near ours, first of all
+    static_cast<void>((sizeof(detail::NamesOf<Callbacks>) + ... + 0));  // refuses names near ours, first of all
     auto const mine = live().hold();
     if (replicas_.only_serves()) return {};
     Loop::check(options);
@@ -110,19 +110,16 @@ class Trainer<M, S, R, T> {
   }
 
   /// Trains with default options if what follows the data are callbacks.
-  template <class Data, class Second, class... Callbacks>
-    requires(!std::convertible_to<Second, FitOptions const&>)
+  template <class Data, class Second, class... Callbacks> requires(!std::convertible_to<Second, FitOptions const&>)
   History fit(Data const& data, Second&& second, Callbacks&&... callbacks) {
     if constexpr (!Dataset<Data>) detail::refuse_dataset<Data>();
-    else if constexpr (detail::is_callback<Second, Trainer>)
-      return fit(data, FitOptions{}, second, callbacks...);
+    else if constexpr (detail::is_callback<Second, Trainer>) return fit(data, FitOptions{}, second, callbacks...);
     else detail::refuse_second<Second>();
     return {};
   }
 
   /// Refuses to train if the trainer is const.
-  template <class Data, class... Callbacks>
-  History fit(Data const&, FitOptions const& = {}, Callbacks&&...) const {
+  template <class Data, class... Callbacks> History fit(Data const&, FitOptions const& = {}, Callbacks&&...) const {
     return detail::refuse_const<Data>(), History{};
   }
 
@@ -133,15 +130,14 @@ class Trainer<M, S, R, T> {
   ///
   /// keeps   with servers, the rows of a lost worker are missing in rows(); a process that only serves returns, without
   ///         rows, after all workers have left
-  template <class Data, class... More>
-  Scores evaluate(Data const& data, More const&...) {
+  template <class Data, class... More> Scores evaluate(Data const& data, More const&...) {
     if constexpr (sizeof...(More) != 0) {
       detail::refuse_more<Data>();
       return {};
     } else if constexpr (detail::HasOtherLabels<Data, M> && !detail::TrainsModel<Data, M>) {
       return evaluate(data::IntLabels{data});
     } else if constexpr (detail::TrainsModel<Data, M>) {
-      auto const mine = live().hold();                                     // else it would end another thread's fit
+      auto const mine = live().hold();  // else it would end another thread's fit
       return live().telling([&] {
         return detail::with_same_data([&] { return detail::evaluate_all(replicas_, data); },
                                       [] { return std::string{"in evaluate"}; });
@@ -152,8 +148,9 @@ class Trainer<M, S, R, T> {
     }
   }
   /// Refuses to evaluate if the trainer is const.
-  template <class Data, class... More>
-  Scores evaluate(Data const&, More const&...) const { return detail::refuse_const<Data>(), Scores{}; }
+  template <class Data, class... More> Scores evaluate(Data const&, More const&...) const {
+    return detail::refuse_const<Data>(), Scores{};
+  }
 
   /// The outputs for each row of data, in order, in every process; targets are ignored. Several outputs of a network
   /// lie one after another, in the order of its nn::outputs.
@@ -161,8 +158,7 @@ class Trainer<M, S, R, T> {
   /// keeps   with servers, the replicas of each process compute all rows by themselves: no worker waits for another
   ///         worker, and a lost worker changes nothing. A process that only serves returns, without rows, after all
   ///         workers have left
-  template <class Data, class... More>
-  Predictions predict(Data const& data, More const&...) {
+  template <class Data, class... More> Predictions predict(Data const& data, More const&...) {
     if constexpr (sizeof...(More) != 0) {
       detail::refuse_more<Data>();
       return {};
@@ -178,15 +174,17 @@ class Trainer<M, S, R, T> {
                                       [] { return std::string{"in predict"}; });
       });
     } else {
-      static_assert(sizeof(Data) == 0, "chorale: this model does not predict. Give its learner output_width and "
-                                       "predict(variables, batch). See docs/60-write-your-own.md");
+      static_assert(sizeof(Data) == 0,
+                    "chorale: this model does not predict. Give its learner output_width and "
+                    "predict(variables, batch). See docs/60-write-your-own.md");
       return {};
     }
   }
 
   /// Refuses to predict if the trainer is const.
-  template <class Data, class... More>
-  Predictions predict(Data const&, More const&...) const { return detail::refuse_const<Data>(), Predictions{}; }
+  template <class Data, class... More> Predictions predict(Data const&, More const&...) const {
+    return detail::refuse_const<Data>(), Predictions{};
+  }
 
   /// Writes the variables as one safetensors file: no trace of replicas, no optimizer state. Only the chief writes.
   ///
@@ -195,15 +193,15 @@ class Trainer<M, S, R, T> {
   /// throws    BadFile when the file cannot be written, or is a device, a FIFO or a folder; BadArgument when `names` lacks
   ///           a variable. The file is then unchanged
   void save(std::filesystem::path const& file, WeightMap const& names = {}) const {
-    static_assert(!shards_variables<S>, "chorale: every replica has a shard of the variables, which save() brings "
-                                        "together: call it of a Trainer that is not const, in every process");
+    static_assert(!shards_variables<S>,
+                  "chorale: every replica has a shard of the variables, which save() brings "
+                  "together: call it of a Trainer that is not const, in every process");
     live().expect_in_job();
     detail::save_from_here(replicas_, file, names);
   }
   /// Writes the variables where several processes have parts of them: every process calls it.
   void save(std::filesystem::path const& file, WeightMap const& names = {})
-    requires(StrategyTraits<S>::has_mesh || shards_variables<S>)
-  {
+      requires(StrategyTraits<S>::has_mesh || shards_variables<S>) {
     auto const mine = live().hold();
     detail::save_from_all(replicas_, file, names);
   }
@@ -227,11 +225,11 @@ class Trainer<M, S, R, T> {
   }
 
   M const& model() const& { return replicas_.model(); }
-  M const& model() const&& = delete;                                       // it would be gone: keep the trainer
-  Seed     seed() const { return replicas_.seed(); }
+  M const& model() const&& = delete;  // it would be gone: keep the trainer
+  Seed seed() const { return replicas_.seed(); }
 
-  int  num_replicas() const { return live().num_replicas(); }
-  bool is_chief() const { return live().is_chief(); }                      // the process that writes files
+  int num_replicas() const { return live().num_replicas(); }
+  bool is_chief() const { return live().is_chief(); }  // the process that writes files
 
   /// Hashes of the variables, one for each replica of this process: equal as long as all copies of all variables are.
   /// Where replicas have shards, of the shards.
@@ -247,15 +245,16 @@ class Trainer<M, S, R, T> {
     return replicas_.step();
   }
 
-  float learning_rate() const {                                            // of the next update
+  float learning_rate() const {  // of the next update
     live().expect_in_job();
     return replicas_.copies()[0].optimizer.rate();
   }
 
   /// Replaces the optimizer's learning rate, schedule or number. Every process calls it with the same rate, or none.
   void set_learning_rate(float rate) {
-    static_assert(!HasServers<S>, "chorale: under ParameterServerStrategy the servers apply the optimizer, and a "
-                                  "worker cannot set its learning rate. A schedule of the optimizer works there");
+    static_assert(!HasServers<S>,
+                  "chorale: under ParameterServerStrategy the servers apply the optimizer, and a "
+                  "worker cannot set its learning rate. A schedule of the optimizer works there");
     live().expect_in_job();
     CHORALE_EXPECTS(rate >= 0 && std::isfinite(rate), "a learning rate is 0 or more, got " + number_text(rate));
     for (auto& copy : copies()) copy.optimizer.now.rate = rate;
@@ -277,9 +276,7 @@ class Trainer<M, S, R, T> {
   ///
   /// values    in the order of variables().values
   /// throws    BadArgument unless has_whole_variables()
-  void set_variables(Span<float const> values)
-    requires(!HasServers<S>)
-  {
+  void set_variables(Span<float const> values) requires(!HasServers<S>) {
     live().expect_in_job();
     detail::set_variables<S>(replicas_, values);
   }
@@ -303,7 +300,7 @@ class Trainer<M, S, R, T> {
   }
 
   PerReplica<instance>& copies() & { return replicas_.copies(); }
-  Live<S, R, T>&       live() & { return replicas_.live(); }
+  Live<S, R, T>& live() & { return replicas_.live(); }
   Live<S, R, T> const& live() const& { return replicas_.live(); }
   Live<S, R, T> const& live() const&& = delete;
 
@@ -331,14 +328,16 @@ class Trainer<M, S, R, T> {
                          options.steps_per_epoch != 0 ? options.steps_per_epoch : train.size());
       for (auto& copy : copies()) copy.optimizer.now.epoch = epoch;
       audience.epoch_begins(epoch);
-      if (at.found != 0) batches.resume(static_cast<std::size_t>(at.steps), static_cast<int>(at.pass),
-                                        static_cast<std::size_t>(at.batch));
+      if (at.found != 0)
+        batches.resume(static_cast<std::size_t>(at.steps), static_cast<int>(at.pass),
+                       static_cast<std::size_t>(at.batch));
       else batches.begin(epoch);
       history.push_back(detail::with_same_data(
           [&] { return loop.run_epoch(batches, at, shown ? &line : nullptr, audience); },
-          [&] { return "in fit, at batch " + std::to_string(batches.taken()) + " of epoch " +
-                       std::to_string(epoch + 1); }));
-      audience.epoch_ended(epoch, history.back());                         // a callback may add what validation gave
+          [&] {
+            return "in fit, at batch " + std::to_string(batches.taken()) + " of epoch " + std::to_string(epoch + 1);
+          }));
+      audience.epoch_ended(epoch, history.back());  // a callback may add what validation gave
       auto const scalars = typename Replicas::Shown{history.back()};
       audience.take(Scalars{.step = step(), .values = scalars.all(), .epoch = epoch});
       audience.flush();
@@ -360,15 +359,12 @@ class Trainer<M, S, R, T> {
   }
 
   Replicas replicas_;
-  std::vector<float> whole_;                                               // all variables, where replicas have shards
-  bool stopped_ = false, measures_ = false;                                // measures: see FitOptions::floor
+  std::vector<float> whole_;                 // all variables, where replicas have shards
+  bool stopped_ = false, measures_ = false;  // measures: see FitOptions::floor
 };
 
-template <class M, class S>
-Trainer(M, S) -> Trainer<M, S, DirectAllReduce, LocalTransport>;
-template <class M, class S, class R>
-Trainer(M, S, R) -> Trainer<M, S, R, LocalTransport>;
-template <class M>
-Trainer(M) -> Trainer<M, detail::NoStrategy, DirectAllReduce, LocalTransport>;             // refused
+template <class M, class S> Trainer(M, S) -> Trainer<M, S, DirectAllReduce, LocalTransport>;
+template <class M, class S, class R> Trainer(M, S, R) -> Trainer<M, S, R, LocalTransport>;
+template <class M> Trainer(M) -> Trainer<M, detail::NoStrategy, DirectAllReduce, LocalTransport>;  // refused
 
 }  // namespace chorale

@@ -20,9 +20,9 @@
 #include <gsl/util>
 
 #include <algorithm>
-#include <cmath>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -34,8 +34,7 @@ namespace chorale {
 
 /// The batches of fit, epoch after epoch. An epoch is a pass over the data, or a number of steps, which begin where the
 /// last epoch stopped and continue pass after pass.
-template <class Live, class Data>
-class EpochBatches {
+template <class Live, class Data> class EpochBatches {
   using BatchShares = decltype(std::declval<Live const&>().distribute(std::declval<Data const&>(), 0));
 
  public:
@@ -59,9 +58,9 @@ class EpochBatches {
     for (; batch_ < batch && shares_->next() != nullptr; ++batch_) {}
   }
 
-  int         pass() const { return pass_; }
-  std::size_t batch() const { return batch_; }                             // of the pass, the next one
-  std::size_t taken() const { return taken_; }                             // of this epoch
+  int pass() const { return pass_; }
+  std::size_t batch() const { return batch_; }  // of the pass, the next one
+  std::size_t taken() const { return taken_; }  // of this epoch
 
   /// The next batch of this epoch in shares, or null at its end; valid until the next call.
   auto* next() {
@@ -69,7 +68,7 @@ class EpochBatches {
     if (share == nullptr && taken_ < steps_) {
       ++pass_;
       begin_pass();
-      share = shares_->next();                                             // null again: the data is empty
+      share = shares_->next();  // null again: the data is empty
     }
     taken_ += share != nullptr ? 1 : 0;
     batch_ += share != nullptr ? 1 : 0;
@@ -96,17 +95,15 @@ class EpochBatches {
 class GradientAccumulator {
  public:
   bool empty() const { return sums_.empty(); }
-  std::size_t rows() const { return rows_; }                               // of the whole batches, of all replicas
+  std::size_t rows() const { return rows_; }  // of the whole batches, of all replicas
 
   /// Returns the batch with its rows numbered after those of the accumulated batches, as if all were one batch.
-  template <class Batch>
-  Batch append_to(Batch batch) const {
+  template <class Batch> Batch append_to(Batch batch) const {
     batch.first_row += rows_;
     return batch;
   }
 
-  template <class Batch>
-  void add(Gradients const& gradients, Batch const& batch) {
+  template <class Batch> void add(Gradients const& gradients, Batch const& batch) {
     sums_.resize(gradients.values.size());
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += gradients.values[i];
     header_ += gradients.header().all();
@@ -132,10 +129,10 @@ class GradientAccumulator {
   }
 
  private:
-  std::vector<float> sums_;                                                // laid out as gradients
-  Totals header_{};                                                        // in double: of many batches, too
-  std::vector<RowList> tables_;                                            // of gradients that are rows
-  std::size_t rows_ = 0;                                                   // of the whole batches
+  std::vector<float> sums_;      // laid out as gradients
+  Totals header_{};              // in double: of many batches, too
+  std::vector<RowList> tables_;  // of gradients that are rows
+  std::size_t rows_ = 0;         // of the whole batches
 };
 
 }  // namespace chorale
@@ -143,8 +140,7 @@ class GradientAccumulator {
 namespace chorale::detail {
 
 /// The steps of one fit: hands each replica its share of a batch, and counts what comes of it.
-template <class M, class S, class R, class T>
-class TrainingLoop {
+template <class M, class S, class R, class T> class TrainingLoop {
   using Replicas = ModelReplicas<M, S, R, T>;
   using instance = typename Replicas::instance;
   using Shown    = typename Replicas::Shown;
@@ -154,17 +150,19 @@ class TrainingLoop {
   /// throws   BadArgument when the options do not fit the strategy or the reduce
   static void check(FitOptions const& options) {
     check_counts(options);
-    CHORALE_EXPECTS(options.accumulate >= 1 && (options.accumulate == 1 || gives_plain_sums<R>),
-                    "an update takes the gradients of at least one batch, and of one under a Reduce that rounds, leaves out "
-                    "or orders them; got FitOptions::accumulate " + std::to_string(options.accumulate));
+    CHORALE_EXPECTS(
+        options.accumulate >= 1 && (options.accumulate == 1 || gives_plain_sums<R>),
+        "an update takes the gradients of at least one batch, and of one under a Reduce that rounds, leaves out "
+        "or orders them; got FitOptions::accumulate " +
+            std::to_string(options.accumulate));
     CHORALE_EXPECTS(options.deal == Deal::evenly ||
                         (!HasServers<S> && (!ShardedReduce<R> || Live<S, R, T>::template deals_shards<>)),
                     "FitOptions::deal by speed needs replicas that tell each other how fast they are: no parameter "
                     "servers; and under Reproducible a Strategy whose replicas have whole copies of all variables");
-    CHORALE_EXPECTS(ReducesEveryStep<S> || HasServers<S> ||
-                        (options.checkpoint_every == 0 && options.asked_to_end == nullptr),
-                    "FitOptions::checkpoint_every and asked_to_end are not for replicas that learn apart for some "
-                    "steps; with checkpoint_every 0 there is a checkpoint after each epoch");
+    CHORALE_EXPECTS(
+        ReducesEveryStep<S> || HasServers<S> || (options.checkpoint_every == 0 && options.asked_to_end == nullptr),
+        "FitOptions::checkpoint_every and asked_to_end are not for replicas that learn apart for some "
+        "steps; with checkpoint_every 0 there is a checkpoint after each epoch");
   }
 
   TrainingLoop(Replicas& replicas, Checkpointing<M, S, R, T>& checkpoints, FitOptions const& options)
@@ -182,18 +180,18 @@ class TrainingLoop {
   /// line      shows the progress; none, nullptr
   /// returns   loss, metrics, steps and seconds of the epoch
   Epoch run_epoch(auto& batches, TrainingPosition const& at, ProgressLine* line, auto& audience) {
-    using Sink       = std::remove_reference_t<decltype(audience)>;
-    using Batch      = BatchOf<M, typename std::remove_reference_t<decltype(batches)>::element>;
-    auto const start = std::chrono::steady_clock::now();
-    auto done        = Epoch{.steps = static_cast<std::size_t>(at.steps)};
+    using Sink                = std::remove_reference_t<decltype(audience)>;
+    using Batch               = BatchOf<M, typename std::remove_reference_t<decltype(batches)>::element>;
+    auto const start          = std::chrono::steady_clock::now();
+    auto done                 = Epoch{.steps = static_cast<std::size_t>(at.steps)};
     auto const skipped_before = copies_[0].optimizer.skipped;
     auto const accumulate     = static_cast<std::size_t>(options_.accumulate);
     if (at.found == 0) replicas_.forget_totals();
     auto const leave = gsl::finally([this] { abandon(); });
-    auto held         = PerReplica<GradientAccumulator>(copies_.size());
-    auto speeds       = PerReplica<Throughput>(copies_.size());
-    auto begin        = time_for<Sink>();
-    auto fetched      = begin;
+    auto held        = PerReplica<GradientAccumulator>(copies_.size());
+    auto speeds      = PerReplica<Throughput>(copies_.size());
+    auto begin       = time_for<Sink>();
+    auto fetched     = begin;
     meter_.begin_epoch(at.found == 0 ? 0 : Scores{M::metric_names, replicas_.totals_of_all()}.rows());
     auto const update = [&](auto& replica, instance& copy, Batch& batch, GradientAccumulator& before, Totals& totals,
                             Throughput& speed) {
@@ -220,13 +218,14 @@ class TrainingLoop {
       begin = time_for<Sink>();
     }
     CHORALE_EXPECTS(done.steps > 0, "fit got a dataset without a single batch");
-    if (done.steps % accumulate != 0) {                                    // the remaining batches make an update, too
+    if (done.steps % accumulate != 0) {  // the remaining batches make an update, too
       auto nothing = PerReplica<Batch>(copies_.size());
       live_.run(update, copies_, nothing, held, replicas_.totals(), speeds);
     }
     replicas_.catch_up();
     if constexpr (!HasServers<S>)
-      if (options_.deal == Deal::by_speed) live_.set_shares(BatchShares::by(live_.slowest_of_shares(live_.gather(speeds))));
+      if (options_.deal == Deal::by_speed)
+        live_.set_shares(BatchShares::by(live_.slowest_of_shares(live_.gather(speeds))));
     done.scores = replicas_.scores_of_all();
     if constexpr (StrategyTraits<S>::template finishes<Live<S, R, T>, instance>)
       live_.run([this](auto& replica, instance& copy) { live_.strategy().finish(replica, copy); }, copies_);
@@ -243,11 +242,10 @@ class TrainingLoop {
     using Told = std::remove_reference_t<decltype(audience)>;
     if constexpr (Told::sees_steps)
       audience.step_ended(StepEnd{.step = step_of_epoch, .scores = replicas_.scores_here()});
-    if constexpr (Told::sees_scalars && ReducesEveryStep<S>) {             // otherwise these are of one replica only
+    if constexpr (Told::sees_scalars && ReducesEveryStep<S>) {  // otherwise these are of one replica only
       if (!updated || options_.summary_every == 0 || replicas_.step() % options_.summary_every != 0) return;
       replicas_.catch_up();
-      auto const shown =
-          Shown{Epoch{.scores = replicas_.scores_here(), .learning_rate = copies_[0].optimizer.rate()}};
+      auto const shown = Shown{Epoch{.scores = replicas_.scores_here(), .learning_rate = copies_[0].optimizer.rate()}};
       audience.take(Scalars{.step = replicas_.step(), .values = shown.all()});
     }
   }
@@ -262,15 +260,15 @@ class TrainingLoop {
     auto const begin = speed != nullptr ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
     replica.begin_step(static_cast<std::uint64_t>(copy.optimizer.now.step));
     if constexpr (RunsAhead<instance> && AppliesSums<S> && !ShardedReduce<R> && !observed<Sink> && !Sink::sees_steps) {
-      auto const ahead  = replica.num_replicas() == 1 && held.empty() && batch.rows != 0 && speed == nullptr &&
-                          copy.may_run_ahead();
+      auto const ahead =
+          replica.num_replicas() == 1 && held.empty() && batch.rows != 0 && speed == nullptr && copy.may_run_ahead();
       auto const before = ahead ? copy.step_ahead(batch) : copy.finish_ahead();
       if (before) Replicas::count(totals, copy, *before);
       if (ahead) return;
     }
-    using AtEnd = std::conditional_t<AppliesSums<S>, UpdatesAtEnd, LooksAtEnd>;
+    using AtEnd            = std::conditional_t<AppliesSums<S>, UpdatesAtEnd, LooksAtEnd>;
     decltype(auto) watched = watch(replica, parts);
-    auto result = [&] {
+    auto result            = [&] {
       if constexpr (ReducesEveryStep<S>)
         if (held.empty()) return replica.value_and_gradient_ahead(copy, batch, AtEnd{});
       return replica.value_and_gradient(copy, held.append_to(batch));
@@ -282,9 +280,9 @@ class TrainingLoop {
     auto const whole = held.rows() + batch.global_rows;
     held.add_to(result.gradients);
     parts.end("gradients", Category::compute);
-    auto header = Header{};
+    auto header     = Header{};
     auto const look = [&] { std::ranges::copy(result.gradients.header().all(), header.begin()); };
-    if constexpr (!ReducesEveryStep<S>) look();                            // before update() uses their memory
+    if constexpr (!ReducesEveryStep<S>) look();  // before update() uses their memory
     live_.strategy().update(watched, copy, result.gradients);
     parts.end("update", Category::compute);
     if constexpr (ReducesEveryStep<S>) look();
@@ -297,11 +295,12 @@ class TrainingLoop {
   /// throws   Disagreement if all replicas together had another number of rows than the batches that this process reads
   static void expect_rows(auto& replica, instance const& copy, Header& header, std::size_t whole) {
     auto const all = StepHeader{header}.rows(), expected = static_cast<float>(whole);
-    if (whole <= 1 << 24 ? all == expected : std::abs(all - expected) <= 1e-6F * expected) return;    // floats
+    if (whole <= 1 << 24 ? all == expected : std::abs(all - expected) <= 1e-6F * expected) return;  // floats
     throw Disagreement{Fault::collective_mismatch,
                        sentence("rank {} takes its share of batches of {} rows, and all ranks together had {} in the "
                                 "update to step {}. If processes have data of their own: FitOptions::compare_data = "
-                                "false", replica.id(), whole, all, copy.optimizer.now.step),
+                                "false",
+                                replica.id(), whole, all, copy.optimizer.now.step),
                        "batches of as many rows in every process, or FitOptions::compare_data = false for processes "
                        "that each have their own."};
   }

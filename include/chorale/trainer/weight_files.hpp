@@ -57,15 +57,17 @@ void save_from_all(ModelReplicas<M, S, R, T>& replicas, std::filesystem::path co
 template <class M, class S, class R, class T, class Read>
 void load_into_replicas(ModelReplicas<M, S, R, T>& replicas, Read const& read) {
   using instance = typename ModelReplicas<M, S, R, T>::instance;
-  replicas.live().run([&](auto& replica, instance& copy) {
-    auto whole = replicas.whole();
-    if (replica.id() == 0) {
-      whole.make_room();
-      read(whole.variables(copy));
-    }
-    if constexpr (shares_variables<S>) replica.barrier();
-    else whole.scatter(replica, copy, false);
-  }, replicas.copies());
+  replicas.live().run(
+      [&](auto& replica, instance& copy) {
+        auto whole = replicas.whole();
+        if (replica.id() == 0) {
+          whole.make_room();
+          read(whole.variables(copy));
+        }
+        if constexpr (shares_variables<S>) replica.barrier();
+        else whole.scatter(replica, copy, false);
+      },
+      replicas.copies());
 }
 
 /// Reads the chief's file into all servers, and from there into every worker. See Trainer::load().
@@ -76,13 +78,15 @@ void load_into_servers(ModelReplicas<M, S, R, T>& replicas, std::string const& f
   auto& copies   = replicas.copies();
   if (live.only_serves()) return;
   auto loaded = PerReplica<Totals>(copies.size());
-  live.run([&](auto& replica, instance& copy, Totals& totals) {
-    if (replica.id() != 0) return;
-    read(copy.net.variables());
-    replica.assign(copy.net.variables());
-    totals.sums[0] = 1;
-  }, copies, loaded);
-  if (live.reduce(loaded).sums[0] != 1)                                // waits for all workers
+  live.run(
+      [&](auto& replica, instance& copy, Totals& totals) {
+        if (replica.id() != 0) return;
+        read(copy.net.variables());
+        replica.assign(copy.net.variables());
+        totals.sums[0] = 1;
+      },
+      copies, loaded);
+  if (live.reduce(loaded).sums[0] != 1)  // waits for all workers
     throw PeerLost{0, "the chief could not load " + from + " into the servers."};
   live.run([](auto& replica, instance& copy) { replica.pull(copy.net.variables()); }, copies);
 }

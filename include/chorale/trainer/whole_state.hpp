@@ -17,8 +17,7 @@
 namespace chorale::detail {
 
 /// The part of a variable that a replica has, of those along the axis over which it is split.
-template <class S>
-constexpr int part_of(VariableSpec const& spec, Rank rank) {
+template <class S> constexpr int part_of(VariableSpec const& spec, Rank rank) {
   return spec.split.parts == 1 ? 0 : StrategyTraits<S>::coordinate(rank, spec.split.along);
 }
 
@@ -26,9 +25,8 @@ constexpr int part_of(VariableSpec const& spec, Rank rank) {
 /// them, and dealt out to these.
 ///
 /// keeps   where rank 0 has all of them, they are those of its copy: nothing is copied or sent
-template <class S, class Copy>
-class WholeState {
-  static constexpr auto each = static_cast<std::size_t>(Copy::optimizer_slots);
+template <class S, class Copy> class WholeState {
+  static constexpr auto each     = static_cast<std::size_t>(Copy::optimizer_slots);
   static constexpr bool has_mesh = StrategyTraits<S>::has_mesh, has_shards = shards_optimizer<S>,
                         has_runs = shards_variables<S>;
 
@@ -95,7 +93,7 @@ class WholeState {
   ///
   /// with_slots   false: of the variables alone
   void scatter(auto& replica, Copy& copy, bool with_slots = true) {
-    auto const values = copy.net.all().values;                             // none where a replica has runs of them
+    auto const values = copy.net.all().values;  // none where a replica has runs of them
     auto slots        = with_slots ? copy.optimizer.slots() : Span<float>{};
     if constexpr (!has_mesh) {
       if constexpr (has_runs) {
@@ -111,7 +109,7 @@ class WholeState {
       }
     } else {
       auto& along = replica.along_data();
-      auto shards = std::vector<float>{};                                  // of all replicas along the data axis
+      auto shards = std::vector<float>{};  // of all replicas along the data axis
       if (has_shards && with_slots && along.id() == 0) shards.resize(each * stride_of_part_);
       auto const to = has_shards ? Span<float>{shards} : slots;
       if (replica.id() == 0) deal_out(replica, copy, values, to);
@@ -119,7 +117,7 @@ class WholeState {
         replica.exchange(0, {}, std::as_writable_bytes(values));
         replica.exchange(0, {}, std::as_writable_bytes(to));
       }
-      if (is_split_along_data_) return;                                    // each has what is its own
+      if (is_split_along_data_) return;  // each has what is its own
       along.broadcast(values);
       if constexpr (has_shards) {
         if (with_slots) along.scatter_slots(shards, slots, each);
@@ -170,7 +168,7 @@ class WholeState {
     auto const from_slots  = this->slots(copy);
     auto image_of_values   = std::vector<float>(values.size());
     auto image_of_slots    = std::vector<float>(slots.size());
-    for (auto rank = replica.num_replicas(); rank-- > 0;) {                // rank 0 last: its copy may be the source
+    for (auto rank = replica.num_replicas(); rank-- > 0;) {  // rank 0 last: its copy may be the source
       if (StrategyTraits<S>::coordinate(rank, S::mesh_type::data) != 0 && !is_split_along_data_) continue;
       each_run(rank, "", false, [&](std::size_t in_whole, std::size_t in_part, std::size_t n) {
         std::copy_n(&from_values[in_whole], n, &image_of_values[in_part]);
@@ -190,38 +188,34 @@ class WholeState {
   }
 
   /// Calls f(in whole, in part, elements) for each run of the variables that a rank has, or of their places in a slot.
-  template <class F>
-  void each_run(Rank rank, std::string_view along, bool in_slot, F&& f) const {
+  template <class F> void each_run(Rank rank, std::string_view along, bool in_slot, F&& f) const {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       auto const& part  = parts_[i];
       auto const& whole = whole_.variables()[i];
       if (!along.empty() && (part.spec.split.parts == 1 || part.spec.split.along != along)) continue;
       auto const to = in_slot ? whole.slot_offset() : whole.offset, from = in_slot ? part.slot_offset() : part.offset;
-      chorale::each_run(part.spec, part_of<S>(part.spec, rank), [&](Range run, std::size_t first) {
-        f(to + first, from + run.begin, run.size());
-      });
+      chorale::each_run(part.spec, part_of<S>(part.spec, rank),
+                        [&](Range run, std::size_t first) { f(to + first, from + run.begin, run.size()); });
     }
   }
 
   Span<PlannedVariable const> parts_;
-  std::size_t stride_of_part_;                                             // elements of a slot that a rank has
+  std::size_t stride_of_part_;  // elements of a slot that a rank has
   WholePlan whole_;
   bool is_split_along_data_ =
       std::ranges::any_of(parts_, [](auto const& v) { return chorale::is_split_along_data(v.spec); });
-  std::vector<float> values_, slots_;                                      // on rank 0
+  std::vector<float> values_, slots_;  // on rank 0
 };
 
 /// Variables and slots of all stages of a pipeline.
-template <class S, class Copy>
-  requires(StrategyTraits<S>::has_stages)
-class WholeState<S, Copy> {
+template <class S, class Copy> requires(StrategyTraits<S>::has_stages) class WholeState<S, Copy> {
   static constexpr auto each = static_cast<std::size_t>(Copy::optimizer_slots);
 
  public:
   explicit WholeState(PlanView const& plan) : plan_{plan} {}
 
   std::uint64_t hash() const { return plan_.hash; }
-  bool is_split() const { return true; }                                   // no replica has all of it
+  bool is_split() const { return true; }  // no replica has all of it
 
   Variables variables(Copy const&) { return {values_, plan_.variables, plan_.table_elements}; }
   Span<float> slots(Copy&) { return slots_; }
@@ -297,7 +291,7 @@ class WholeState<S, Copy> {
   }
 
   PlanView plan_;
-  std::vector<float> values_, slots_;                                      // on rank 0
+  std::vector<float> values_, slots_;  // on rank 0
 };
 
 }  // namespace chorale::detail

@@ -24,26 +24,27 @@ Variables whole_variables(auto& replicas, std::vector<float>& memory) {
   auto const first = live.local_replica(0).id();
   memory.resize(plan.values());
   auto const all = Variables{memory, plan.variables};
-  live.run([&](auto& replica, auto& copy) {
-    auto const& units = copy.units();
-    replica.gather_shards(units.cut(), units.values(), replica.id() == 0 ? all.body() : Span<float>{});
-    if (live.is_all_local()) return;
-    auto own = std::vector<float>(replica.id() == first ? 0 : memory.size());
-    replica.broadcast(replica.id() == first ? Span<float>{memory} : Span<float>{own});
-  }, copies);
+  live.run(
+      [&](auto& replica, auto& copy) {
+        auto const& units = copy.units();
+        replica.gather_shards(units.cut(), units.values(), replica.id() == 0 ? all.body() : Span<float>{});
+        if (live.is_all_local()) return;
+        auto own = std::vector<float>(replica.id() == first ? 0 : memory.size());
+        replica.broadcast(replica.id() == first ? Span<float>{memory} : Span<float>{own});
+      },
+      copies);
   return all;
 }
 
 /// Replaces all variables of every replica here. See Trainer::set_variables().
-template <class S>
-void set_variables(auto& replicas, Span<float const> values) {
+template <class S> void set_variables(auto& replicas, Span<float const> values) {
   auto const plan = replicas.plan();
   CHORALE_EXPECTS(!replicas.whole().is_split(),
                   "set_variables gives each of " + std::to_string(replicas.live().num_replicas()) +
                       " replicas the same numbers, but each has only a part or a stage of the variables. Use "
                       "load(file)");
-  CHORALE_EXPECTS(values.size() == plan.values(), "this model has " + std::to_string(plan.values()) + " numbers, got " +
-                                                      std::to_string(values.size()));
+  CHORALE_EXPECTS(values.size() == plan.values(),
+                  "this model has " + std::to_string(plan.values()) + " numbers, got " + std::to_string(values.size()));
   for (auto& copy : replicas.copies()) {
     if constexpr (shards_variables<S>) copy.units().take(values.subspan(plan.body().begin, plan.body().size()));
     else std::ranges::copy(values, copy.net.variables().values.begin());

@@ -11,8 +11,7 @@
 namespace chorale {
 
 /// An endpoint that counts what it sends. See Counting.
-template <Endpoint E>
-class CountingEndpoint : public ForwardingEndpoint<E> {
+template <Endpoint E> class CountingEndpoint : public ForwardingEndpoint<E> {
  public:
   using pending = typename E::pending;
   using ForwardingEndpoint<E>::ForwardingEndpoint;
@@ -43,8 +42,7 @@ class CountingEndpoint : public ForwardingEndpoint<E> {
 };
 
 /// Any transport, with counts of the messages and bytes that each rank sent, so that tests assert an algorithm's cost.
-template <Transport T>
-struct Counting {
+template <Transport T> struct Counting {
   using endpoint = CountingEndpoint<typename T::endpoint>;
 
   T transport{};

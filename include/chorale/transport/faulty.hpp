@@ -26,24 +26,24 @@ namespace chorale {
 
 /// What can happen to a message between ranks.
 enum class InjectedFault {
-  delay,                                                              // it leaves later, and those after it too
-  drop,                                                               // it never arrives, nor what follows with its tag
-  flip,                                                               // one of its bits is flipped
-  duplicate,                                                          // it arrives twice
-  cut                                                                 // its sender is cut off from all ranks
+  delay,      // it leaves later, and those after it too
+  drop,       // it never arrives, nor what follows with its tag
+  flip,       // one of its bits is flipped
+  duplicate,  // it arrives twice
+  cut         // its sender is cut off from all ranks
 };
 
 /// A fault that is injected for certain.
 struct ScheduledFault {
-  Rank rank;                                                          // of the sender
-  std::uint64_t message;                                              // its first is 0
+  Rank rank;              // of the sender
+  std::uint64_t message;  // its first is 0
   InjectedFault what;
 };
 
 /// A fault that took place.
 struct FaultRecord {
   std::uint64_t message;
-  Rank peer;                                                          // the receiver
+  Rank peer;  // the receiver
   InjectedFault what;
 
   friend constexpr bool operator==(FaultRecord const&, FaultRecord const&) = default;
@@ -110,15 +110,13 @@ struct FaultPlan {
   Random random(Rank rank) const { return {seed, static_cast<std::uint64_t>(rank)}; }
 };
 
-
 /// One rank of a Faulty transport. See Faulty.
 ///
 /// keeps   it may be moved, but not destroyed, while operations are in flight. A delayed message is sent when any
 ///         operation of this rank is polled, or the next one begins; no wait returns before it is sent
 /// throws  PeerLost from the message that is cut, which names its receiver, and from all operations after it; the
 ///         failure is reported to the other ranks if the inner transport can
-template <Endpoint E>
-class FaultyEndpoint {
+template <Endpoint E> class FaultyEndpoint {
   class State;
 
  public:
@@ -127,7 +125,7 @@ class FaultyEndpoint {
   FaultyEndpoint(E at, FaultPlan faults) : state_{std::make_unique<State>(std::move(at), std::move(faults))} {}
 
   Rank rank() const { return state_->at.rank(); }
-  int  size() const { return state_->at.size(); }
+  int size() const { return state_->at.size(); }
 
   /// The faults injected so far, in the order of messages.
   std::vector<FaultRecord> const& injected() const { return state_->injected; }
@@ -160,8 +158,8 @@ class FaultyEndpoint {
  private:
   struct Item {
     typename E::pending pending;
-    bool held = false;                                                // delayed: not given to the inner endpoint yet
-    std::vector<std::byte> copy{};                                    // of a message that is sent changed, or twice
+    bool held = false;              // delayed: not given to the inner endpoint yet
+    std::vector<std::byte> copy{};  // of a message that is sent changed, or twice
 
     bool done() { return !held && pending.done(); }
   };
@@ -185,7 +183,7 @@ class FaultyEndpoint {
       if (what) injected.push_back({number, peer, *what});
       if (what == InjectedFault::cut) cut(peer, number);
       if (what == InjectedFault::drop) silent_.emplace_back(peer, tag);
-      if (is_silent(peer, tag)) return {};                            // sent, as far as this rank can tell
+      if (is_silent(peer, tag)) return {};  // sent, as far as this rank can tell
       auto const ticket = under_way_.take();
       if (what == InjectedFault::flip) out = flipped(ticket, number, out);
       hand_over(ticket, {ticket, peer, tag, out, leaves(what, number)});
@@ -193,8 +191,7 @@ class FaultyEndpoint {
       return {*this, ticket};
     }
 
-    template <class Begin>
-    pending start(Begin begin) {
+    template <class Begin> pending start(Begin begin) {
       go_on();
       auto const ticket          = under_way_.take();
       under_way_[ticket].held    = false;
@@ -255,8 +252,9 @@ class FaultyEndpoint {
     }
 
     [[noreturn]] void cut(Rank peer, std::uint64_t number) {
-      lost_ = Loss{.fault = Fault::peer_lost, .rank = peer,
-                   .reason = "the connection was cut at message " + std::to_string(number) + " of rank " +
+      lost_           = Loss{.fault  = Fault::peer_lost,
+                             .rank   = peer,
+                             .reason = "the connection was cut at message " + std::to_string(number) + " of rank " +
                              std::to_string(at.rank())};
       auto const lost = PeerLost{at.rank(), *lost_};
       chorale::fail(at, lost.what());
@@ -274,16 +272,16 @@ class FaultyEndpoint {
     void again(Rank peer, Tag tag, ConstBytes out) {
       auto const ticket = under_way_.take();
       auto& copy        = under_way_[ticket].copy;
-      copy.assign(out.begin(), out.end());                            // no wait covers it: `out` may be gone by then
+      copy.assign(out.begin(), out.end());  // no wait covers it: `out` may be gone by then
       hand_over(ticket, {ticket, peer, tag, copy, Deadline{{}}});
     }
 
     FaultPlan faults_;
-    std::uint64_t sent_ = 0;                                          // messages
+    std::uint64_t sent_ = 0;  // messages
     std::optional<Loss> lost_;
-    std::vector<std::pair<Rank, Tag>> silent_;                        // after a drop
+    std::vector<std::pair<Rank, Tag>> silent_;  // after a drop
     PendingTable<Item> under_way_;
-    std::deque<Held> held_;                                           // in the order sent
+    std::deque<Held> held_;  // in the order sent
   };
 
   std::unique_ptr<State> state_;
@@ -295,8 +293,7 @@ class FaultyEndpoint {
 ///   Faulty<LocalTransport>{.faults = {.seed = 7, .rates = {.delay = 0.2F}, .scheduled = {{1, 4, InjectedFault::cut}}}}
 ///
 /// order   what happens to a message is a function of seed, rank and the message's number on that rank, 0-based
-template <Transport T>
-struct Faulty {
+template <Transport T> struct Faulty {
   using endpoint = FaultyEndpoint<typename T::endpoint>;
 
   T transport{};

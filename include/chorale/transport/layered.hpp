@@ -27,8 +27,7 @@ namespace chorale::detail {
 ///
 /// A transport may move bytes only while its rank calls it. So a wait in one layer also polls the operations of the
 /// other: else rank A could wait near for B, B far for C, and C far for bytes that A has not moved yet.
-template <Endpoint Near, Endpoint Far>
-class LayeredState {
+template <Endpoint Near, Endpoint Far> class LayeredState {
  public:
   using near_endpoint = Near;
   using far_endpoint  = Far;
@@ -36,18 +35,16 @@ class LayeredState {
   LayeredState(Near n, Far f, std::chrono::nanoseconds limit)
       : near{std::move(n)}, far{std::move(f)}, timeout_{limit} {}
 
-  int  node() const { return far.rank() / near.size(); }
-  int  nodes() const { return far.size() / near.size(); }
+  int node() const { return far.rank() / near.size(); }
+  int nodes() const { return far.size() / near.size(); }
   bool is_near(Rank rank) const { return rank / near.size() == node(); }
 
   /// peer    in the near group
-  template <class Begin>
-  TablePending<LayeredState> start_near(Rank peer, Tag tag, Begin begin) {
+  template <class Begin> TablePending<LayeredState> start_near(Rank peer, Tag tag, Begin begin) {
     auto const in_group = node() * near.size() + peer;
     return start(in_group, tag, Pending{std::in_place_index<0>, in_near([&] { return begin(near); })});
   }
-  template <class Begin>
-  TablePending<LayeredState> start_far(Rank peer, Tag tag, Begin begin) {
+  template <class Begin> TablePending<LayeredState> start_far(Rank peer, Tag tag, Begin begin) {
     return start(peer, tag, Pending{std::in_place_index<1>, in_far([&] { return begin(far); })});
   }
 
@@ -59,7 +56,7 @@ class LayeredState {
   }
 
   void wait(Ticket ticket) {
-    auto patience = Backoff{200};                                          // perhaps the ranks share cores
+    auto patience = Backoff{200};  // perhaps the ranks share cores
     auto deadline = Deadline::never();
     while (!done(ticket)) {
       if (!move_on(1 - under_way_[ticket].pending.index())) return wait_alone(ticket);
@@ -76,13 +73,10 @@ class LayeredState {
     chorale::fail(near, why, fault);
   }
 
-  template <class F>
-  auto in_near(F f) {
+  template <class F> auto in_near(F f) {
     try {
       return f();
-    } catch (PeerLost const& lost) {
-      lost_in_node(lost);
-    } catch (BadArgument const&) {
+    } catch (PeerLost const& lost) { lost_in_node(lost); } catch (BadArgument const&) {
       throw;
     } catch (Error const& error) {
       chorale::fail(far, error);
@@ -90,13 +84,10 @@ class LayeredState {
     }
   }
 
-  template <class F>
-  auto in_far(F f) {
+  template <class F> auto in_far(F f) {
     try {
       return f();
-    } catch (BadArgument const&) {
-      throw;
-    } catch (Error const& error) {
+    } catch (BadArgument const&) { throw; } catch (Error const& error) {
       chorale::fail(near, error);
       throw;
     }
@@ -110,7 +101,7 @@ class LayeredState {
 
   struct Item {
     Pending pending;
-    Rank peer = 0;                                                    // in the whole group
+    Rank peer = 0;  // in the whole group
     Tag tag{};
     LayeredState* state = nullptr;
 
@@ -155,7 +146,7 @@ class LayeredState {
     auto const mine = PeerLost{far.rank(), seen};
     if constexpr (requires { far.fail(seen.reason); }) {
       far.fail(plain(mine.what()));
-      far.recv(far.rank(), Tag{}, {}).done();                         // throws the root cause
+      far.recv(far.rank(), Tag{}, {}).done();  // throws the root cause
     }
     throw mine;
   }
@@ -164,11 +155,12 @@ class LayeredState {
 
   [[noreturn]] void give_up(Item const& item) {
     auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
-    auto const lost  = PeerLost{
-        far.rank(), Loss{.fault = Fault::peer_stalled, .rank = item.peer,
-                         .reason = "rank " + std::to_string(far.rank()) + " waited " + std::to_string(limit) +
-                                   " ms for it, tag " + std::to_string(static_cast<std::uint32_t>(item.tag)) +
-                                   ", while the other layer had messages under way"}};
+    auto const lost =
+        PeerLost{far.rank(), Loss{.fault  = Fault::peer_stalled,
+                                  .rank   = item.peer,
+                                  .reason = "rank " + std::to_string(far.rank()) + " waited " + std::to_string(limit) +
+                                            " ms for it, tag " + std::to_string(static_cast<std::uint32_t>(item.tag)) +
+                                            ", while the other layer had messages under way"}};
     fail(plain(lost.what()));
     throw lost;
   }
@@ -182,8 +174,7 @@ class LayeredState {
 namespace chorale {
 
 /// The ranks of one node as a separate endpoint: rank() is the local index. See TwoLayerEndpoint::near().
-template <class State>
-class NearEndpoint {
+template <class State> class NearEndpoint {
   using E = typename State::near_endpoint;
 
  public:
@@ -192,7 +183,7 @@ class NearEndpoint {
   explicit NearEndpoint(State& state) : state_{&state} {}
 
   Rank rank() const { return state_->near.rank(); }
-  int  size() const { return state_->near.size(); }
+  int size() const { return state_->near.size(); }
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     return state_->start_near(peer, tag, [&](E& near) { return near.send(peer, tag, out); });
@@ -215,16 +206,13 @@ class NearEndpoint {
 
   // For a transport with native collectives. While one runs, no other operation makes progress.
 
-  template <class T>
-  void all_reduce(Span<T> x, Op op) requires CollectiveEndpoint<E, T> {
+  template <class T> void all_reduce(Span<T> x, Op op) requires CollectiveEndpoint<E, T> {
     state_->in_near([&] { state_->near.all_reduce(x, op); });
   }
-  template <class T>
-  void reduce_scatter(Span<T const> x, Span<T> mine, Op op) requires CollectiveEndpoint<E, T> {
+  template <class T> void reduce_scatter(Span<T const> x, Span<T> mine, Op op) requires CollectiveEndpoint<E, T> {
     state_->in_near([&] { state_->near.reduce_scatter(x, mine, op); });
   }
-  template <class T>
-  void all_gather(Span<T const> mine, Span<T> all) requires CollectiveEndpoint<E, T> {
+  template <class T> void all_gather(Span<T const> mine, Span<T> all) requires CollectiveEndpoint<E, T> {
     state_->in_near([&] { state_->near.all_gather(mine, all); });
   }
 
@@ -241,8 +229,7 @@ class NearEndpoint {
 
 /// The ranks with one local index on all nodes, as a separate endpoint: rank() is the node. See
 /// TwoLayerEndpoint::far().
-template <class State>
-class FarEndpoint {
+template <class State> class FarEndpoint {
   using E = typename State::far_endpoint;
 
  public:
@@ -253,7 +240,7 @@ class FarEndpoint {
   }
 
   Rank rank() const { return state_->node(); }
-  int  size() const { return state_->nodes(); }
+  int size() const { return state_->nodes(); }
 
   pending send(Rank node, Tag tag, ConstBytes out) {
     auto const peer = in_group(node);
@@ -275,13 +262,13 @@ class FarEndpoint {
 
  private:
   Rank in_group(Rank node) const {
-    CHORALE_EXPECTS(node >= 0 && node < size(), "no node " + std::to_string(node) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(node >= 0 && node < size(),
+                    "no node " + std::to_string(node) + " in a group of " + std::to_string(size()));
     return node * state_->near.size() + state_->near.rank();
   }
 
   State* state_;
-  std::vector<Rank> ranks_;                                           // [node]: its rank in the whole group
+  std::vector<Rank> ranks_;  // [node]: its rank in the whole group
 };
 
 /// One rank of a Layered transport: near() within its node, far() between nodes, and both at once.
@@ -289,8 +276,7 @@ class FarEndpoint {
 /// keeps   it may be moved, but not destroyed, while operations are in flight; near() and far() live as long as it. A
 ///         wait in one layer also drives the other layer
 /// throws  PeerLost with ranks of the whole group, whichever layer lost the peer; the other layer has failed by then
-template <Endpoint Near, Endpoint Far>
-class TwoLayerEndpoint {
+template <Endpoint Near, Endpoint Far> class TwoLayerEndpoint {
   using State = detail::LayeredState<Near, Far>;
 
  public:
@@ -302,7 +288,7 @@ class TwoLayerEndpoint {
       : parts_{std::make_unique<Parts>(std::move(near), std::move(far), timeout)} {}
 
   Rank rank() const { return state().far.rank(); }
-  int  size() const { return state().far.size(); }
+  int size() const { return state().far.size(); }
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     expect_rank(peer);
@@ -316,16 +302,17 @@ class TwoLayerEndpoint {
   }
 
   near_endpoint& near() { return parts_->near; }
-  far_endpoint&  far() { return parts_->far; }
+  far_endpoint& far() { return parts_->far; }
   Bytes memory() requires requires(Near& near) { near.memory(); } { return state().near.memory(); }
 
   void announce(Operation const& operation) {
     near().announce(operation);
     chorale::announce(state().far, operation);
   }
-  void announce(Operation const& operation, SubGroup const& group) requires KnowsSubGroups<Near> && KnowsSubGroups<Far> {
+  void announce(Operation const& operation, SubGroup const& group) requires KnowsSubGroups<Near> && KnowsSubGroups<Far>
+  {
     auto const n = near().size();
-    auto here    = std::vector<Rank>{};                               // those on this node
+    auto here    = std::vector<Rank>{};  // those on this node
     for (auto const rank : group.ranks)
       if (state().is_near(rank)) here.push_back(rank % n);
     near().announce(operation, SubGroup{here, group.id});
@@ -353,11 +340,11 @@ class TwoLayerEndpoint {
   State& state() const { return parts_->state; }
 
   void expect_rank(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(peer >= 0 && peer < size(),
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size()));
   }
 
-  std::unique_ptr<Parts> parts_;                                      // views and operations point into it
+  std::unique_ptr<Parts> parts_;  // views and operations point into it
 };
 
 /// One transport within a node, another between nodes: rank r is number r % n of node r / n, with n ranks per node.
@@ -375,13 +362,12 @@ class TwoLayerEndpoint {
 /// ranks_per_node   0: as many as the group has in each process
 /// timeout          the longest wait for one message while the other layer has messages in flight; otherwise the
 ///                  layer's own timeout applies
-template <Transport Near, Transport Far>
-struct Layered {
+template <Transport Near, Transport Far> struct Layered {
   using endpoint = TwoLayerEndpoint<typename Near::endpoint, typename Far::endpoint>;
 
   Near near{};
   Far far{};
-  int ranks_per_node = 0;
+  int ranks_per_node               = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
 
   static constexpr bool reaches(Memory memory) { return Near::reaches(memory) && Far::reaches(memory); }

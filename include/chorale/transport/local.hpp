@@ -60,7 +60,7 @@ class LocalEndpoint {
   }
 
   Rank rank() const { return rank_; }
-  int  size() const { return state_->size; }
+  int size() const { return state_->size; }
 
   pending send(Rank peer, Tag tag, ConstBytes out);
   pending recv(Rank peer, Tag tag, Bytes in);
@@ -98,15 +98,15 @@ class LocalEndpoint {
   ///
   /// keeps   all ranks report the first cause. To be called before memory that peers may touch is freed
   void fail(std::string why, Fault fault = Fault::peer_lost) {
-    while (!why.empty() && why.back() == '.') why.pop_back();          // the message adds its own
+    while (!why.empty() && why.back() == '.') why.pop_back();  // the message adds its own
     auto const step = state_->member(rank_).step.load(std::memory_order_relaxed);
     state_->fail(rank_, {.fault = fault, .rank = rank_, .step = step, .reason = why});
   }
 
  private:
   void expect_rank(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(peer >= 0 && peer < size(),
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size()));
   }
 
   void announce(Operation const& operation, SubGroup const* group) {
@@ -154,7 +154,7 @@ class LocalEndpoint::pending {
       : kind_{kind}, tag_{tag}, me_{me}, peer_{peer}, state_{&state}, bytes_{bytes} {}
 
   bool look() {
-    if (kind_ == Kind::done) return true;                              // seen by the last look before it slept
+    if (kind_ == Kind::done) return true;  // seen by the last look before it slept
     state_->check(me_, me_);
     if (is_over()) {
       kind_ = Kind::done;
@@ -176,10 +176,10 @@ class LocalEndpoint::pending {
     using namespace std::chrono_literals;
     auto const is_message = kind_ == Kind::send || kind_ == Kind::recv || kind_ == Kind::room;
     auto const rings      = is_message || (state_->fenced && !state_->shares_cores);
-    auto patience    = state_->patience(rings);
-    auto deadline    = Deadline::never(), compares = Deadline::never();
-    auto pause       = std::chrono::nanoseconds{2ms};                  // between two comparisons
-    auto circle      = local::SharedState::Circle{};
+    auto patience         = state_->patience(rings);
+    auto deadline = Deadline::never(), compares = Deadline::never();
+    auto pause           = std::chrono::nanoseconds{2ms};  // between two comparisons
+    auto circle          = local::SharedState::Circle{};
     auto& waits_for_room = state_->member(me_).waits_for_room;
     auto const clear     = gsl::finally([&] { waits_for_room.store(-1, std::memory_order_relaxed); });
     if (kind_ == Kind::room) waits_for_room.store(peer_, std::memory_order_relaxed);
@@ -208,9 +208,9 @@ class LocalEndpoint::pending {
   bool has_room() const { return ~state_->lane(me_, peer_).posted.load(std::memory_order_acquire) != 0; }
 
   void post(ConstBytes out) {
-    auto& lane = state_->lane(me_, peer_);
-    slot_      = static_cast<unsigned>(std::countr_one(lane.posted.load(std::memory_order_acquire)));
-    turn_      = ++lane.sent;
+    auto& lane           = state_->lane(me_, peer_);
+    slot_                = static_cast<unsigned>(std::countr_one(lane.posted.load(std::memory_order_acquire)));
+    turn_                = ++lane.sent;
     lane.messages[slot_] = {turn_, tag_, out.data(), out.size(), state_->member(me_).announced.label_of(tag_, peer_)};
     lane.posted.fetch_or(std::uint64_t{1} << slot_);
     state_->ring(peer_);
@@ -229,7 +229,7 @@ class LocalEndpoint::pending {
     for (;;) {
       auto const first = std::find_if(expected.begin(), expected.end(),
                                       [&](auto const& one) { return one.from == from && one.tag == tag; });
-      if (first == expected.end() || first->order > turn) return true;     // taken by a poll of another one
+      if (first == expected.end() || first->order > turn) return true;  // taken by a poll of another one
       auto const bit = oldest(lane, tag);
       if (bit == 0) return false;
       auto const& got = lane.messages[static_cast<unsigned>(std::countr_zero(bit))];
@@ -263,16 +263,18 @@ class LocalEndpoint::pending {
     if (!state_->is_stuck(me_, circle)) return;
     auto text = std::string{};
     for (auto const& one : circle.ranks) text += (text.empty() ? "ranks " : ", ") + std::to_string(one);
-    state_->give_up(me_, peer_, {.fault = Fault::peer_stalled, .rank = peer_,
-                               .reason = text + " each have 64 messages under way to the next one, which receives none "
-                                                "of them before it has sent more; no more than 64 may be under way"},
-                  label());
+    state_->give_up(me_, peer_,
+                    {.fault  = Fault::peer_stalled,
+                     .rank   = peer_,
+                     .reason = text + " each have 64 messages under way to the next one, which receives none "
+                                      "of them before it has sent more; no more than 64 may be under way"},
+                    label());
   }
 
   /// The bit of the oldest message with this tag; 0 if there is none.
   static std::uint64_t oldest(local::SharedState::Lane const& lane, Tag tag) {
     local::SharedState::Message const* found = nullptr;
-    auto bit                       = std::uint64_t{0};
+    auto bit                                 = std::uint64_t{0};
     for (auto rest = lane.posted.load(std::memory_order_acquire); rest != 0; rest &= rest - 1) {
       auto const& message = lane.messages[static_cast<unsigned>(std::countr_zero(rest))];
       if (message.tag != tag || (found != nullptr && found->order < message.order)) continue;
@@ -329,11 +331,14 @@ class LocalEndpoint::pending {
   static std::size_t number(Tag tag) { return static_cast<std::uint32_t>(tag); }
   static std::string bytes(std::size_t n) { return std::to_string(n) + " bytes"; }
 
-  [[noreturn]] void disagree(Rank peer, std::string const& theirs, std::string const& ours, detail::Label const& label) {
-    state_->give_up(me_, peer, {.fault = Fault::collective_mismatch, .rank = peer,
-                              .reason = "rank " + std::to_string(peer) + " " + theirs + " where rank " +
-                                        std::to_string(me_) + " " + ours + ", tag " + std::to_string(number(tag_))},
-                  label);
+  [[noreturn]] void disagree(Rank peer, std::string const& theirs, std::string const& ours,
+                             detail::Label const& label) {
+    state_->give_up(me_, peer,
+                    {.fault  = Fault::collective_mismatch,
+                     .rank   = peer,
+                     .reason = "rank " + std::to_string(peer) + " " + theirs + " where rank " + std::to_string(me_) +
+                               " " + ours + ", tag " + std::to_string(number(tag_))},
+                    label);
   }
 
   /// The rank that is missing, as far as this rank can see.
@@ -361,25 +366,26 @@ class LocalEndpoint::pending {
 
   [[noreturn]] void give_up() {
     static constexpr std::array names = {"", "send", "recv", "send (64 messages under way)", "expose", "leave"};
-    auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(state_->timeout).count();
-    state_->give_up(me_, whom(), {.fault = Fault::peer_stalled, .rank = whom(),
-                                .reason = "rank " + std::to_string(me_) + " waited " + std::to_string(limit) +
-                                          " ms for it in " + names[static_cast<std::size_t>(kind_)] + ", tag " +
-                                          std::to_string(number(tag_))},
-                  label());
+    auto const limit                  = std::chrono::duration_cast<std::chrono::milliseconds>(state_->timeout).count();
+    state_->give_up(me_, whom(),
+                    {.fault  = Fault::peer_stalled,
+                     .rank   = whom(),
+                     .reason = "rank " + std::to_string(me_) + " waited " + std::to_string(limit) + " ms for it in " +
+                               names[static_cast<std::size_t>(kind_)] + ", tag " + std::to_string(number(tag_))},
+                    label());
   }
 
-  Kind kind_     = Kind::done;
-  Tag  tag_      = {};
-  Rank me_       = 0;
-  Rank peer_     = 0;                                                 // of a rendezvous: first rank that may be missing
-  unsigned slot_ = 0;
-  bool is_open_  = false;                                             // of an exposure: peers can see it
-  std::uint64_t turn_   = 0;                                          // of a message or a receive: its order
-  std::uint64_t number_ = 0;                                          // of an exposure
+  Kind kind_                 = Kind::done;
+  Tag tag_                   = {};
+  Rank me_                   = 0;
+  Rank peer_                 = 0;  // of a rendezvous: first rank that may be missing
+  unsigned slot_             = 0;
+  bool is_open_              = false;  // of an exposure: peers can see it
+  std::uint64_t turn_        = 0;      // of a message or a receive: its order
+  std::uint64_t number_      = 0;      // of an exposure
   local::SharedState* state_ = nullptr;
-  Bytes bytes_;                                                       // to be exposed
-  detail::Label about_;                                               // of an exposure
+  Bytes bytes_;          // to be exposed
+  detail::Label about_;  // of an exposure
 };
 
 inline LocalEndpoint::pending LocalEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
@@ -417,7 +423,7 @@ inline LocalEndpoint::pending LocalEndpoint::expose(Tag tag, Bytes mine) {
   exposed.turn_   = local::SharedState::shown(exposed.number_);
   exposed.about_  = me.announced.label_of(tag, rank_);
   me.exposed.push_back({tag, exposed.number_});
-  exposed.look();                                                     // peers see it now, not at the first done()
+  exposed.look();  // peers see it now, not at the first done()
   return exposed;
 }
 
@@ -443,16 +449,17 @@ struct LocalTransport {
   using endpoint = LocalEndpoint;
 
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
-  FailureScope failures                = FailureScope::group;
+  FailureScope failures            = FailureScope::group;
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
 
   /// Returns an endpoint for each rank. Throws BadArgument when a rank of the group lives in another process.
   std::vector<endpoint> connect(Group const& group) const {
     CHORALE_EXPECTS(group.is_all_local(), "LocalTransport connects threads of one process, but only " +
-        std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");
+                                              std::to_string(group.local().size()) + " of " +
+                                              std::to_string(group.size()) + " ranks live here");
     auto const state = std::make_shared<local::SharedState>(group.size(), timeout, failures);
-    auto endpoints = std::vector<endpoint>{};
+    auto endpoints   = std::vector<endpoint>{};
     for (Rank const rank : group.local()) endpoints.emplace_back(state, rank);
     return endpoints;
   }

@@ -4,7 +4,8 @@
 #pragma once
 
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_MPI)
-#error "chorale: this header is of the component mpi. Try: add chorale::mpi to target_link_libraries(), or \
+#error \
+    "chorale: this header is of the component mpi. Try: add chorale::mpi to target_link_libraries(), or \
 chorale-mpi to pkg-config"
 #endif
 
@@ -36,7 +37,7 @@ class MpiEndpoint {
   explicit MpiEndpoint(std::unique_ptr<mpi::ProgressEngine> state) : state_{std::move(state)} {}
 
   Rank rank() const { return state_->control.rank; }
-  int  size() const { return state_->control.size; }
+  int size() const { return state_->control.size; }
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     expect_rank(peer);
@@ -59,18 +60,17 @@ class MpiEndpoint {
   ///         ranks detect that a rank is missing, or in another operation
   /// order   MPI's: it advises the same bits on all ranks, but does not demand them; nor for NaN in min and max
   void all_reduce(Span<float> x, Op op) {
-    constexpr std::size_t most = std::size_t{1} << 30;                // elements; fits in an int
+    constexpr std::size_t most = std::size_t{1} << 30;  // elements; fits in an int
     meet();
     auto const how = std::array{MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD}[static_cast<std::size_t>(op)];
     for (; !x.empty(); x = x.subspan(std::min(most, x.size())))
-      mpi::expect_mpi(MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(std::min(most, x.size())), MPI_FLOAT,
-                                       how, state_->data), "MPI_Allreduce");
+      mpi::expect_mpi(MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(std::min(most, x.size())), MPI_FLOAT, how,
+                                    state_->data),
+                      "MPI_Allreduce");
   }
 
   /// Ends every wait of every rank with a PeerLost that names this rank and the reason.
-  void fail(std::string const& why, Fault fault = Fault::peer_lost) {
-    state_->control.fail(why, fault);
-  }
+  void fail(std::string const& why, Fault fault = Fault::peer_lost) { state_->control.fail(why, fault); }
 
  private:
   /// Waits until every rank has announced the operation that this rank announced last, once per operation.
@@ -86,12 +86,12 @@ class MpiEndpoint {
   }
 
   void expect_rank(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(peer >= 0 && peer < size(),
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size()));
   }
 
   std::unique_ptr<mpi::ProgressEngine> state_;
-  std::uint64_t met_ = 0;                                             // the last operation that synchronized all ranks
+  std::uint64_t met_ = 0;  // the last operation that synchronized all ranks
 };
 
 /// Ranks under mpirun or Slurm, on any fabric that MPI supports: one rank per process, as in a communicator.
@@ -162,8 +162,7 @@ static_assert(CollectiveTransport<MpiTransport>);
 namespace chorale {
 
 /// Compile-time error for a program that uses MpiTransport where the compiler does not find MPI.
-template <class Program = void>
-struct MpiTransport {
+template <class Program = void> struct MpiTransport {
   static_assert(sizeof(Program*) == 0,
                 "chorale: MpiTransport needs <mpi.h>, which the compiler does not find. Depend on @mpi, or compile "
                 "with mpicxx; on Debian: apt-get install libopenmpi-dev");

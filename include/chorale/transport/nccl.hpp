@@ -39,15 +39,14 @@ namespace chorale {
 /// order   NCCL's: for sums, the same bits on all ranks of one job, not between jobs of other shapes
 /// throws  PeerLost when a rank is missing, or NCCL fails; before the wait for NCCL, all ranks synchronize by messages,
 ///         so that the transport of messages detects a rank that is missing, or in another operation
-template <Endpoint E>
-class NcclEndpoint : public ForwardingEndpoint<E> {
+template <Endpoint E> class NcclEndpoint : public ForwardingEndpoint<E> {
   using Base = ForwardingEndpoint<E>;
 
  public:
   NcclEndpoint(E at, std::shared_ptr<nccl::Communicators> comms, std::size_t local)
       : Base{std::move(at)}, comms_{std::move(comms)}, local_{local} {
     auto const here = Cuda::Scope{comms_->device(local_)};
-    queue_ = std::make_unique<Queue>();
+    queue_          = std::make_unique<Queue>();
   }
 
   /// See chorale::announce().
@@ -56,8 +55,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
     Base::announce(operation);
   }
 
-  template <nccl::NcclElement T>
-  void all_reduce(Span<T> x, Op op) {
+  template <nccl::NcclElement T> void all_reduce(Span<T> x, Op op) {
     run("ncclAllReduce", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
       return ncclAllReduce(from, to, x.size(), nccl::nccl_type<T>, nccl::nccl_op(op), comm, queue);
     });
@@ -96,16 +94,14 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   }
 
   /// Reduces x to rank `root`, which gets the result; the x of other ranks may change.
-  template <nccl::NcclElement T>
-  void reduce(Span<T> x, Op op, Rank root) {
+  template <nccl::NcclElement T> void reduce(Span<T> x, Op op, Rank root) {
     expect_rank(root);
     run("ncclReduce", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
       return ncclReduce(from, to, x.size(), nccl::nccl_type<T>, nccl::nccl_op(op), root, comm, queue);
     });
   }
 
-  template <nccl::NcclElement T>
-  void broadcast(Span<T> x, Rank root) {
+  template <nccl::NcclElement T> void broadcast(Span<T> x, Rank root) {
     expect_rank(root);
     run("ncclBroadcast", Span<T const>{x}, x, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
       return ncclBroadcast(from, to, x.size(), nccl::nccl_type<T>, root, comm, queue);
@@ -113,16 +109,14 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   }
 
   /// mine    the rank-th of size() equal parts of the reduction of all x
-  template <nccl::NcclElement T>
-  void reduce_scatter(Span<T const> x, Span<T> mine, Op op) {
+  template <nccl::NcclElement T> void reduce_scatter(Span<T const> x, Span<T> mine, Op op) {
     expect_parts(x.size(), mine.size());
     run("ncclReduceScatter", x, mine, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
       return ncclReduceScatter(from, to, mine.size(), nccl::nccl_type<T>, nccl::nccl_op(op), comm, queue);
     });
   }
 
-  template <nccl::NcclElement T>
-  void all_gather(Span<T const> mine, Span<T> all) {
+  template <nccl::NcclElement T> void all_gather(Span<T const> mine, Span<T> all) {
     expect_parts(all.size(), mine.size());
     run("ncclAllGather", mine, all, [&](auto from, auto to, ncclComm_t comm, cudaStream_t queue) {
       return ncclAllGather(from, to, mine.size(), nccl::nccl_type<T>, comm, queue);
@@ -158,13 +152,13 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   };
 
   void expect_rank(Rank rank) const {
-    CHORALE_EXPECTS(rank >= 0 && rank < this->size(), "no rank " + std::to_string(rank) + " in a group of " +
-                                                          std::to_string(this->size()));
+    CHORALE_EXPECTS(rank >= 0 && rank < this->size(),
+                    "no rank " + std::to_string(rank) + " in a group of " + std::to_string(this->size()));
   }
   void expect_parts(std::size_t all, std::size_t part) const {
-    CHORALE_EXPECTS(all == part * static_cast<std::size_t>(this->size()),
-                    std::to_string(all) + " elements are not " + std::to_string(this->size()) + " parts of " +
-                        std::to_string(part));
+    CHORALE_EXPECTS(all == part * static_cast<std::size_t>(this->size()), std::to_string(all) + " elements are not " +
+                                                                              std::to_string(this->size()) +
+                                                                              " parts of " + std::to_string(part));
   }
 
   /// True if it is memory of the device alone. NCCL's support of managed memory depends on the machine: that is copied.
@@ -175,8 +169,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   }
 
   /// Runs a collective, and waits for its result. call(from, to, communicator, queue) enqueues it.
-  template <class T, class Call>
-  void run(std::string const& name, Span<T const> in, Span<T> out, Call call) {
+  template <class T, class Call> void run(std::string const& name, Span<T const> in, Span<T> out, Call call) {
     auto const here = Cuda::Scope{comms_->device(local_)};
     comms_->expect_alive(local_);
     meet();
@@ -186,8 +179,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   }
 
   /// Enqueues a collective and its copies, without a wait. Later copies use the same memory: the queue orders them.
-  template <class T, class Call>
-  void put(std::string const& name, Span<T const> in, Span<T> out, Call call) {
+  template <class T, class Call> void put(std::string const& name, Span<T const> in, Span<T> out, Call call) {
     auto const stream     = queue_->stream.get();
     auto const* from      = in.data();
     auto* to              = out.data();
@@ -217,7 +209,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
   }
 
   std::shared_ptr<nccl::Communicators> comms_;
-  std::size_t local_;                                                 // index among the ranks of this process
+  std::size_t local_;  // index among the ranks of this process
   std::unique_ptr<Queue> queue_;
   Operation operation_{};
 };
@@ -237,8 +229,7 @@ class NcclEndpoint : public ForwardingEndpoint<E> {
 /// T         the transport that sends messages
 /// devices   those of the ranks of this process, in order of ranks; no two ranks share one
 /// timeout   the longest wait for one operation
-template <Transport T = Staged<LocalTransport, CudaCopies>>
-struct NcclTransport {
+template <Transport T = Staged<LocalTransport, CudaCopies>> struct NcclTransport {
   using endpoint = NcclEndpoint<typename T::endpoint>;
 
   T messages{};
@@ -255,7 +246,7 @@ struct NcclTransport {
                         std::to_string(devices.size()));
     auto inner = messages.connect(group);
     if (inner.empty()) return {};
-    auto const used  = std::vector<Cuda>(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(local.size()));
+    auto const used = std::vector<Cuda>(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(local.size()));
     auto const comms =
         std::make_shared<nccl::Communicators>(group.size(), local, used, shared_id(group, inner), timeout);
     auto endpoints = std::vector<endpoint>{};
@@ -289,10 +280,10 @@ static_assert(CollectiveTransport<NcclTransport<>>);
 namespace chorale {
 
 /// Compile-time error for a program that uses NcclTransport where the compiler does not find NCCL.
-template <class Program = void>
-struct NcclTransport {
-  static_assert(sizeof(Program*) == 0, "chorale: NcclTransport needs <nccl.h> and <cuda_runtime_api.h>, which the "
-                                       "compiler does not find. Install NCCL and the CUDA toolkit, or use another");
+template <class Program = void> struct NcclTransport {
+  static_assert(sizeof(Program*) == 0,
+                "chorale: NcclTransport needs <nccl.h> and <cuda_runtime_api.h>, which the "
+                "compiler does not find. Install NCCL and the CUDA toolkit, or use another");
 };
 
 }  // namespace chorale

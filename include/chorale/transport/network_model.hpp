@@ -59,12 +59,12 @@ struct NetworkLine {
 /// slow        the share of ranks that compute `slowness` times as long, overheads included; chosen by the seed
 /// noise       each latency and each piece of computing takes up to that share longer, drawn from the seed
 struct NetworkModel {
-  VirtualTime overhead         = std::chrono::nanoseconds{500};            // o
-  double fold_bytes_per_second = 20e9;                                     // 1/gamma
+  VirtualTime overhead         = std::chrono::nanoseconds{500};  // o
+  double fold_bytes_per_second = 20e9;                           // 1/gamma
   NetworkLine near{std::chrono::microseconds{1}, 50e9};
   NetworkLine far{};
   int ranks_per_host      = 1;
-  int hosts_per_rack      = 0;                                             // 0: one rack
+  int hosts_per_rack      = 0;  // 0: one rack
   double oversubscription = 1;
   double slow = 0, slowness = 1, noise = 0;
   Seed seed = 1;
@@ -102,7 +102,7 @@ struct NetworkModel {
 class NetworkLines {
  public:
   struct Passage {
-    VirtualTime left, arrives;                                             // the last byte, at either end
+    VirtualTime left, arrives;  // the last byte, at either end
   };
 
   NetworkLines(NetworkModel const& model, int ranks) : model_{model}, ranks_{static_cast<std::size_t>(ranks)} {
@@ -115,12 +115,12 @@ class NetworkLines {
     auto const path = path_of(from, to);
     auto start      = at;
     for (int i = 0; i < path.size; ++i) start = std::max(start, busy_[path.lines[static_cast<std::size_t>(i)]]);
-    auto const far  = NetworkModel::time_of(bytes, path.line->bytes_per_second);
-    auto slowest    = far;
+    auto const far = NetworkModel::time_of(bytes, path.line->bytes_per_second);
+    auto slowest   = far;
     for (int i = 0; i < path.size; ++i) {
-      auto const uplink = path.size == 4 && (i == 1 || i == 2);
-      auto const takes  = uplink ? NetworkModel::time_of(bytes, uplink_speed()) : far;
-      slowest           = std::max(slowest, takes);
+      auto const uplink                              = path.size == 4 && (i == 1 || i == 2);
+      auto const takes                               = uplink ? NetworkModel::time_of(bytes, uplink_speed()) : far;
+      slowest                                        = std::max(slowest, takes);
       busy_[path.lines[static_cast<std::size_t>(i)]] = start + takes;
     }
     auto const left = start + slowest;
@@ -146,9 +146,7 @@ class NetworkLines {
     std::array<std::size_t, 4> lines;
   };
 
-  double uplink_speed() const {
-    return model_.far.bytes_per_second * model_.hosts_per_rack / model_.oversubscription;
-  }
+  double uplink_speed() const { return model_.far.bytes_per_second * model_.hosts_per_rack / model_.oversubscription; }
 
   Path path_of(Rank from, Rank to) const {
     auto const a = static_cast<std::size_t>(model_.host_of(from)), b = static_cast<std::size_t>(model_.host_of(to));
@@ -161,7 +159,7 @@ class NetworkLines {
 
   NetworkModel model_;
   std::size_t ranks_, hosts_ = 0;
-  std::vector<VirtualTime> busy_;                                          // [line][out, in]: ranks, hosts, racks
+  std::vector<VirtualTime> busy_;  // [line][out, in]: ranks, hosts, racks
 };
 
 }  // namespace chorale

@@ -19,8 +19,8 @@ struct CallSite {
   std::uint32_t line    = 0;
 
   static constexpr CallSite here(char const* path = __builtin_FILE(), std::uint32_t at = __builtin_LINE()) {
-    auto const name = std::string_view{path};                              // clang 14 has no std::source_location
-    return {name.substr(name.rfind('/') + 1), at};                         // the folder may differ between machines
+    auto const name = std::string_view{path};       // clang 14 has no std::source_location
+    return {name.substr(name.rfind('/') + 1), at};  // the folder may differ between machines
   }
 };
 
@@ -45,13 +45,13 @@ constexpr std::uint32_t fingerprint_of(auto const& numbers) {
 /// root       the rank that sends a broadcast or receives a reduce, numbered as in the operation's group; else no_root
 /// arguments  fingerprint_of() everything else that must agree, e.g. counts, or the ranks of a sub-group; 0 for nothing
 struct Operation {
-  Collective collective = Collective::message;
-  Op op                 = Op::sum;
-  Element element       = Element::byte;
-  std::uint64_t count   = 0;
-  Tag tag               = {};
-  CallSite where        = {};
-  Rank root             = no_root;
+  Collective collective   = Collective::message;
+  Op op                   = Op::sum;
+  Element element         = Element::byte;
+  std::uint64_t count     = 0;
+  Tag tag                 = {};
+  CallSite where          = {};
+  Rank root               = no_root;
   std::uint32_t arguments = 0;
 
   /// FNV-1a over all of the above.
@@ -76,7 +76,8 @@ struct Operation {
         collective == Collective::reduce_scatter)
       s.append(" (") += std::string{name(op)} + ")";
     s.append(" of ") += std::to_string(count) + " " + std::string{name(element)};
-    if (root != no_root) s += (collective == Collective::broadcast ? " from rank " : " to rank ") + std::to_string(root);
+    if (root != no_root)
+      s += (collective == Collective::broadcast ? " from rank " : " to rank ") + std::to_string(root);
     s += ", tag " + std::to_string(static_cast<std::uint32_t>(tag));
     if (!where.file.empty()) s += ", at " + std::string{where.file} + ":" + std::to_string(where.line);
     return s;

@@ -2,12 +2,14 @@
 #pragma once
 
 #if !__has_include(<openssl/evp.h>)
-#error "chorale: <openssl/evp.h> is not on the include path. Try: apt-get install libssl-dev (Debian), dnf \
+#error \
+    "chorale: <openssl/evp.h> is not on the include path. Try: apt-get install libssl-dev (Debian), dnf \
 install openssl-devel (Fedora), brew install openssl@3 (Homebrew) or vcpkg install openssl"
 #endif
 
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_TCP)
-#error "chorale: this header is of the component tcp. Try: add chorale::tcp to target_link_libraries(), or \
+#error \
+    "chorale: this header is of the component tcp. Try: add chorale::tcp to target_link_libraries(), or \
 chorale-tcp to pkg-config"
 #endif
 
@@ -44,7 +46,7 @@ namespace chorale {
 /// throws  BadArgument when there are too few bytes or too many, BadFile when the file may be read by others
 class Secret {
  public:
-  static constexpr std::size_t least = 16, most = 4096;                    // bytes
+  static constexpr std::size_t least = 16, most = 4096;  // bytes
 
   explicit Secret(ConstBytes bytes) : bytes_{kept(bytes)} { expect_size("a secret", bytes.size()); }
 
@@ -52,9 +54,9 @@ class Secret {
   ///
   /// keeps   the file must belong to this user or to root, and nobody else may read or write it
   static Secret from_file(std::filesystem::path const& path) {
-    auto const file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);   // do not block on a named pipe
+    auto const file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // do not block on a named pipe
     if (file < 0) refuse(path, "cannot be opened: " + std::generic_category().message(errno), "a file that exists.");
-    auto buffer      = Wiped{most + 3};                                    // a line break, and one byte too many
+    auto buffer      = Wiped{most + 3};  // a line break, and one byte too many
     auto const wrong = why_not(file);
     auto size        = std::size_t{0};
     auto got         = ::ssize_t{1};
@@ -111,7 +113,7 @@ class Secret {
   }
 
   static std::string why_not(int file) {
-    struct stat status {};
+    struct stat status{};
     if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) return "is not a file";
     if (status.st_uid != ::geteuid() && status.st_uid != 0)
       return "belongs to user " + std::to_string(status.st_uid) + ", and this is user " + std::to_string(::geteuid());

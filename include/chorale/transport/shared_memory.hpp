@@ -42,13 +42,13 @@ namespace chorale {
 struct SharedMemoryTransport {
   using endpoint = SharedMemoryEndpoint;
 
-  std::string name  = {};
-  Timeouts timeouts     = {};
-  std::size_t arena = 0;
-  std::size_t ring  = 0;
-  std::string plan  = {};
-  std::uint32_t incarnation = 0;
-  FailureScope failures         = FailureScope::group;
+  std::string name                    = {};
+  Timeouts timeouts                   = {};
+  std::size_t arena                   = 0;
+  std::size_t ring                    = 0;
+  std::string plan                    = {};
+  std::uint32_t incarnation           = 0;
+  FailureScope failures               = FailureScope::group;
   std::function<void()> while_joining = {};
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
@@ -73,14 +73,14 @@ struct SharedMemoryTransport {
   SharedMemoryTransport completed_by(Group const& group) const {
     auto whole          = *this;
     auto const& meeting = group.meeting();
-    if (name.empty() && !group.is_all_local())                             // two jobs of a host differ in addresses
+    if (name.empty() && !group.is_all_local())  // two jobs of a host differ in addresses
       whole.name = meeting.job + (meeting.addresses.empty() ? "" : "-" + meeting.addresses.front());
     if (incarnation == 0) whole.incarnation = meeting.incarnation;
     for (auto const& line : meeting.lines) whole.plan.append(whole.plan.empty() ? "" : "\n") += line;
     return whole;
   }
 
-  static constexpr std::size_t grain = 8'192, smallest = 65'536, largest = 1'048'576;      // of a ring, in bytes
+  static constexpr std::size_t grain = 8'192, smallest = 65'536, largest = 1'048'576;  // of a ring, in bytes
 
   std::size_t ring_for(int world) const {
     if (ring != 0) return ring;
@@ -89,14 +89,16 @@ struct SharedMemoryTransport {
 
   void check(Group const& group) const {
     CHORALE_EXPECTS(!group.local().empty(), "SharedMemoryTransport needs a rank that lives in this process");
-    CHORALE_EXPECTS(group.size() <= shared_memory::max_segment_ranks, "SharedMemoryTransport takes at most " +
-        std::to_string(shared_memory::max_segment_ranks) + " ranks, got " + std::to_string(group.size()));
-    CHORALE_EXPECTS(!name.empty() || group.is_all_local(), "ranks of many processes find each other by "
-        "SharedMemoryTransport::name, which is empty");
+    CHORALE_EXPECTS(group.size() <= shared_memory::max_segment_ranks,
+                    "SharedMemoryTransport takes at most " + std::to_string(shared_memory::max_segment_ranks) +
+                        " ranks, got " + std::to_string(group.size()));
+    CHORALE_EXPECTS(!name.empty() || group.is_all_local(),
+                    "ranks of many processes find each other by "
+                    "SharedMemoryTransport::name, which is empty");
     CHORALE_EXPECTS(name.size() <= 200 && name.find('/') == name.npos && name.find('\0') == name.npos,
                     "a job's name is a part of a file's name, but \"" + name + "\" is not");
     CHORALE_EXPECTS(ring % grain == 0, "SharedMemoryTransport::ring is a multiple of " + std::to_string(grain) +
-        " bytes, got " + std::to_string(ring));
+                                           " bytes, got " + std::to_string(ring));
   }
 };
 

@@ -35,7 +35,7 @@ class SimulatedEndpoint {
   SimulatedEndpoint(std::shared_ptr<Simulator> world, Rank rank) : world_{std::move(world)}, rank_{rank} {}
 
   Rank rank() const { return rank_; }
-  int  size() const { return world_->size(); }
+  int size() const { return world_->size(); }
 
   pending send(Rank peer, Tag tag, ConstBytes out);
   pending recv(Rank peer, Tag tag, Bytes in);
@@ -69,13 +69,12 @@ class SimulatedEndpoint {
   Simulator& world() const { return *world_; }
 
   /// See RunsItsRanks, and simulate().
-  template <class Body>
-  static std::vector<std::exception_ptr> run(std::vector<SimulatedEndpoint>& all, Body body);
+  template <class Body> static std::vector<std::exception_ptr> run(std::vector<SimulatedEndpoint>& all, Body body);
 
  private:
   void expect_rank(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(peer >= 0 && peer < size(),
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size()));
   }
 
   std::shared_ptr<Simulator> world_;
@@ -126,7 +125,8 @@ inline SimulatedEndpoint::pending SimulatedEndpoint::recv(Rank peer, Tag tag, By
 /// throws  BadArgument when a rank of the group is in another process, or an option makes no sense
 inline std::vector<SimulatedEndpoint> SimulatedTransport::connect(Group const& group) const {
   CHORALE_EXPECTS(group.is_all_local(), "SimulatedTransport has all ranks in one thread, but only " +
-      std::to_string(group.local().size()) + " of " + std::to_string(group.size()) + " ranks live here");
+                                            std::to_string(group.local().size()) + " of " +
+                                            std::to_string(group.size()) + " ranks live here");
   auto const world = std::make_shared<Simulator>(*this, group.size());
   auto endpoints   = std::vector<endpoint>{};
   for (Rank const rank : group.local()) endpoints.emplace_back(world, rank);
@@ -138,16 +138,14 @@ static_assert(Transport<SimulatedTransport>);
 /// Runs body(at) on every rank of a simulation, from the current time of its clock, until all have ended.
 ///
 /// endpoints   all that one SimulatedTransport has connected, in the order of ranks
-template <class Body>
-SimulatedRun simulate(std::vector<SimulatedEndpoint>& endpoints, Body body) {
+template <class Body> SimulatedRun simulate(std::vector<SimulatedEndpoint>& endpoints, Body body) {
   CHORALE_EXPECTS(!endpoints.empty() && endpoints.size() == static_cast<std::size_t>(endpoints[0].size()),
                   "simulate() got " + std::to_string(endpoints.size()) + " endpoints; all of a group are needed");
   return endpoints[0].world().run([&](Rank rank) { body(endpoints[static_cast<std::size_t>(rank)]); });
 }
 
 /// Runs body(at) on every rank of a new simulation.
-template <class Body>
-SimulatedRun simulate(int ranks, Body body, SimulatedTransport const& transport = {}) {
+template <class Body> SimulatedRun simulate(int ranks, Body body, SimulatedTransport const& transport = {}) {
   auto endpoints = transport.connect(Group::all_local(ranks));
   return simulate(endpoints, std::move(body));
 }

@@ -24,11 +24,11 @@ namespace chorale {
 template <class C>
 concept Copies = std::copyable<C> && requires(C copy, typename C::block& block, ConstBytes from, Bytes to,
                                               std::byte const* address, std::size_t bytes) {
-  { C::memory }              -> std::convertible_to<Memory>;        // of the device
-  { copy.holds(address) }    -> std::same_as<bool>;                 // true if it is an address of that memory
-  { copy.allocate(bytes) }   -> std::same_as<typename C::block>;    // host memory that is fast to copy: pinned
-  { block.data() }           -> std::convertible_to<std::byte*>;
-  { copy.to_host(to, from) } -> std::same_as<void>;                 // `to` on the host, `from` on the device
+  { C::memory } -> std::convertible_to<Memory>;                 // of the device
+  { copy.holds(address) } -> std::same_as<bool>;                // true if it is an address of that memory
+  { copy.allocate(bytes) } -> std::same_as<typename C::block>;  // host memory that is fast to copy: pinned
+  { block.data() } -> std::convertible_to<std::byte*>;
+  { copy.to_host(to, from) } -> std::same_as<void>;  // `to` on the host, `from` on the device
   { copy.from_host(to, from) } -> std::same_as<void>;
 };
 
@@ -38,10 +38,10 @@ struct NoCopies {
 
   static constexpr Memory memory = Memory::host;
 
-  static bool  holds(std::byte const*) { return false; }
+  static bool holds(std::byte const*) { return false; }
   static block allocate(std::size_t bytes) { return block(bytes); }
-  static void  to_host(Bytes, ConstBytes) {}
-  static void  from_host(Bytes, ConstBytes) {}
+  static void to_host(Bytes, ConstBytes) {}
+  static void from_host(Bytes, ConstBytes) {}
 };
 
 static_assert(Copies<NoCopies>);
@@ -51,8 +51,7 @@ static_assert(Copies<NoCopies>);
 /// keeps   it may be moved, but not destroyed, while operations are in flight
 /// cost    one copy on each side. A block of host memory for each message in flight at a time, as large as the largest
 ///         message that it has held; blocks are kept, so that nothing is allocated once they have grown
-template <Endpoint E, Copies C>
-class StagedEndpoint {
+template <Endpoint E, Copies C> class StagedEndpoint {
   class State;
 
  public:
@@ -61,7 +60,7 @@ class StagedEndpoint {
   StagedEndpoint(E at, C copy) : state_{std::make_unique<State>(std::move(at), std::move(copy))} {}
 
   Rank rank() const { return state_->at.rank(); }
-  int  size() const { return state_->at.size(); }
+  int size() const { return state_->at.size(); }
 
   pending send(Rank peer, Tag tag, ConstBytes out) {
     return start(out, [&](ConstBytes bytes) { return state_->at.send(peer, tag, bytes); });
@@ -95,8 +94,8 @@ class StagedEndpoint {
   struct Item {
     typename E::pending pending;
     typename C::block block{};
-    std::size_t capacity = 0;                                         // of the block
-    Bytes to{};                                                       // device memory of a receive
+    std::size_t capacity = 0;  // of the block
+    Bytes to{};                // device memory of a receive
     C const* copy = nullptr;
 
     bool done() {
@@ -143,8 +142,7 @@ class StagedEndpoint {
   };
 
   /// B   ConstBytes for a send, or Bytes for a recv; begin(bytes) starts that operation on the inner endpoint
-  template <class B, class Begin>
-  pending start(B bytes, Begin&& begin) {
+  template <class B, class Begin> pending start(B bytes, Begin&& begin) {
     auto const staged = !bytes.empty() && state_->copy.holds(bytes.data());
     auto const ticket = state_->stage(staged ? bytes.size() : 0);
     auto& item        = state_->under_way[ticket];
@@ -167,8 +165,7 @@ class StagedEndpoint {
 ///   Trainer{model, MirroredStrategy{gpus}, RingAllReduce{}, Staged<TcpTransport>{}}
 ///
 /// C   copies between host and device; the default has nothing to copy
-template <Transport T, Copies C = NoCopies>
-struct Staged {
+template <Transport T, Copies C = NoCopies> struct Staged {
   static constexpr bool is_free = T::reaches(C::memory);
 
   using endpoint = std::conditional_t<is_free, typename T::endpoint, StagedEndpoint<typename T::endpoint, C>>;

@@ -53,9 +53,7 @@ namespace chorale {
 ///         it with: it can send only to these. Bytes from strangers have no effect
 /// throws  from connect(): PeerLost when ranks do not connect in time; Disagreement when they do not fit; BadArgument
 ///         when an address cannot be used, OutOfDescriptors when there are too few sockets
-template <class P>
-  requires wire::Protection<P>
-struct BasicTcpTransport<P> {
+template <class P> requires wire::Protection<P> struct BasicTcpTransport<P> {
   using endpoint = BasicTcpEndpoint<P>;
 
   std::vector<std::string> addresses{};
@@ -65,12 +63,11 @@ struct BasicTcpTransport<P> {
   std::vector<std::string> plan{};
   std::uint8_t role         = 0;
   std::uint32_t incarnation = 0;
-  Topology topology               = Topology::all_pairs();
+  Topology topology         = Topology::all_pairs();
   std::optional<AllowInsecureNetwork> insecure_network{};
-  FailureScope failures                     = FailureScope::group;
-  std::chrono::nanoseconds report_every = std::chrono::seconds{10};        // while ranks are missing
-  std::function<void(std::string const&)> log =
-      [](std::string const& line) { std::clog << "chorale: " + line + "\n"; };
+  FailureScope failures                       = FailureScope::group;
+  std::chrono::nanoseconds report_every       = std::chrono::seconds{10};  // while ranks are missing
+  std::function<void(std::string const&)> log = [](std::string const& line) { std::clog << "chorale: " + line + "\n"; };
   std::function<void()> while_joining{};
 
   static constexpr bool reaches(Memory memory) { return memory == Memory::host; }
@@ -112,7 +109,7 @@ struct BasicTcpTransport<P> {
     setup.incarnation      = incarnation;
     setup.secret           = secret;
     setup.insecure_network = insecure_network.has_value();
-    setup.timeouts           = timeouts;
+    setup.timeouts         = timeouts;
     setup.report_every     = report_every;
     setup.log              = log;
     setup.while_joining    = while_joining;
@@ -121,13 +118,15 @@ struct BasicTcpTransport<P> {
     auto all               = std::vector<std::string>{};
     for (Rank rank = 0; rank < group.size(); ++rank)
       all.push_back(TcpAddress{hosts[static_cast<std::size_t>(rank / each)],
-                               static_cast<std::uint16_t>(meeting.first_port() + rank)}.text());
+                               static_cast<std::uint16_t>(meeting.first_port() + rank)}
+                        .text());
     return all;
   }
 
   std::vector<endpoint> connect_all(Group const& group) const {
-    CHORALE_EXPECTS(!is_sealed || secret, "SealedTcpTransport makes its keys from a secret, and has none: give one, "
-                                          "such as .secret = Secret::from_env()");
+    CHORALE_EXPECTS(!is_sealed || secret,
+                    "SealedTcpTransport makes its keys from a secret, and has none: give one, "
+                    "such as .secret = Secret::from_env()");
     auto const arrivals = std::make_shared<tcp::JoinLatch>(static_cast<int>(group.local().size()));
     auto at             = parsed(group);
     auto nodes          = std::vector<std::unique_ptr<tcp::ProgressEngine<P>>>{};
@@ -153,8 +152,10 @@ struct BasicTcpTransport<P> {
     if (addresses.empty() && group.is_all_local()) return {size, TcpAddress{"127.0.0.1", 0}};
     if (addresses.empty() && !group.meeting().no_addresses.empty())
       throw BadArgument{group.meeting().no_addresses, "what docs/35-clusters.md lists for this launcher."};
-    CHORALE_EXPECTS(addresses.size() == size, "a group of " + std::to_string(size) + " ranks needs as many addresses, "
-                                              "got " + std::to_string(addresses.size()));
+    CHORALE_EXPECTS(addresses.size() == size, "a group of " + std::to_string(size) +
+                                                  " ranks needs as many addresses, "
+                                                  "got " +
+                                                  std::to_string(addresses.size()));
     auto at = std::vector<TcpAddress>{};
     for (auto const& text : addresses) at.push_back(TcpAddress::parse(text));
     for (Rank rank = 0; rank < group.size(); ++rank)
@@ -164,12 +165,12 @@ struct BasicTcpTransport<P> {
   }
 
   std::unique_ptr<tcp::ProgressEngine<P>> node(Rank rank, std::vector<TcpAddress> const& at,
-                                        std::shared_ptr<tcp::JoinLatch> arrivals) const {
+                                               std::shared_ptr<tcp::JoinLatch> arrivals) const {
     auto to     = setup(rank, at);
     to.arrivals = std::move(arrivals);
     try {
       return std::make_unique<tcp::ProgressEngine<P>>(std::move(to), insecure_network.has_value(), on_host(at, rank));
-    } catch (boost::system::system_error const& error) {                   // from an io_context
+    } catch (boost::system::system_error const& error) {  // from an io_context
       tcp::throw_no_socket(error.code().value());
     }
   }
@@ -179,7 +180,7 @@ struct BasicTcpTransport<P> {
   }
 
   tcp::Setup setup(Rank rank, std::vector<TcpAddress> const& at) const {
-    auto setup = tcp::Setup{};
+    auto setup                 = tcp::Setup{};
     setup.addresses            = at;
     setup.identity.job         = job_bytes();
     setup.identity.rank        = rank;
@@ -187,10 +188,10 @@ struct BasicTcpTransport<P> {
     setup.identity.role        = role;
     setup.identity.incarnation = incarnation;
     setup.plan                 = told_plan(setup.size());
-    setup.topology                = topology;
+    setup.topology             = topology;
     setup.secret               = secret;
     setup.sealed               = is_sealed;
-    setup.timeouts               = timeouts;
+    setup.timeouts             = timeouts;
     setup.failures             = failures;
     setup.report_every         = report_every;
     setup.log                  = log;
@@ -216,12 +217,12 @@ struct BasicTcpTransport<P> {
       told.push_back(line);
     }
     if (topology.pairs(ranks) != Topology::of(ranks)) told.push_back(topology.text(ranks));
-    return wire::PlanPayload::parse(wire::PlanPayload{told}.write())->lines;   // as all other ranks read it
+    return wire::PlanPayload::parse(wire::PlanPayload{told}.write())->lines;  // as all other ranks read it
   }
 
   /// Returns the name of the job if it has at most 16 bytes, else its hash.
   std::array<std::byte, 16> job_bytes() const {
-    auto bytes = std::array<std::byte, 16>{};
+    auto bytes      = std::array<std::byte, 16>{};
     auto const name = std::as_bytes(Span<char const>{job});
     auto const hash = wire::plan_hash(std::array{job});
     auto const from = name.size() <= bytes.size() ? name : ConstBytes{hash}.first(bytes.size());

@@ -14,13 +14,13 @@ class Sealed;
 /// keeps   nothing: it cannot be made
 /// throws  nothing
 /// source  none
-template <class P>
-struct BasicTcpTransport {
+template <class P> struct BasicTcpTransport {
   using lacks_its_header = P;
 
   BasicTcpTransport() {
-    static_assert(sizeof(P*) == 0, "chorale: TcpTransport is in a header of its own. Write #include "
-                                   "<chorale/processes.hpp>, and add -lcrypto to the command. See docs/35-clusters.md");
+    static_assert(sizeof(P*) == 0,
+                  "chorale: TcpTransport is in a header of its own. Write #include "
+                  "<chorale/processes.hpp>, and add -lcrypto to the command. See docs/35-clusters.md");
   }
 };
 

@@ -59,9 +59,9 @@ class Group {
       : size_{size}, local_{std::move(local)}, meeting_{std::move(meeting)} {
     CHORALE_EXPECTS(size >= 1, "a group needs at least one rank, got " + std::to_string(size));
     for (std::size_t i = 0; i < local_.size(); ++i)
-      CHORALE_EXPECTS(local_[i] >= 0 && local_[i] < size && (i == 0 || local_[i - 1] < local_[i]),
-                      "rank " + std::to_string(local_[i]) + " is out of order, or not in a group of " +
-                          std::to_string(size));
+      CHORALE_EXPECTS(
+          local_[i] >= 0 && local_[i] < size && (i == 0 || local_[i - 1] < local_[i]),
+          "rank " + std::to_string(local_[i]) + " is out of order, or not in a group of " + std::to_string(size));
   }
 
   int size() const { return size_; }
@@ -104,10 +104,10 @@ class Group {
 ///   | listen(on)                         | frees the address for another job: listen() | it stays taken          |
 template <class E>
 concept Endpoint = Pending<typename E::pending> && requires(E& at, Rank peer, Tag tag, ConstBytes out, Bytes in) {
-  { at.rank() }               -> std::same_as<Rank>;                // in [0, size())
-  { at.size() }               -> std::same_as<int>;                 // ranks in the group, at least 1
-  { at.send(peer, tag, out) } -> std::same_as<typename E::pending>; // done: `out` may be reused
-  { at.recv(peer, tag, in) }  -> std::same_as<typename E::pending>; // done: `in` holds the peer's bytes
+  { at.rank() } -> std::same_as<Rank>;                               // in [0, size())
+  { at.size() } -> std::same_as<int>;                                // ranks in the group, at least 1
+  { at.send(peer, tag, out) } -> std::same_as<typename E::pending>;  // done: `out` may be reused
+  { at.recv(peer, tag, in) } -> std::same_as<typename E::pending>;   // done: `in` holds the peer's bytes
 };
 
 /// Endpoints whose optional members the library can call: one that is there has the parameters and the result of the
@@ -129,10 +129,10 @@ concept OptionalCallsFit =
 /// keeps   every rank exposes the same tags in the same order, and the same number of bytes under each
 template <class E>
 concept DirectAccessEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag, Bytes mine, std::size_t bytes) {
-  { at.expose(tag, mine) } -> std::same_as<typename E::pending>;    // done: every rank has exposed this tag
-  { at.peer(peer, tag) }   -> std::same_as<Bytes>;                  // what that rank exposed
-  { at.leave(tag) }        -> std::same_as<typename E::pending>;    // done: every rank has left; `mine` may be reused
-  at.hold(bytes);                                                   // while it lives, peers' memory is not freed
+  { at.expose(tag, mine) } -> std::same_as<typename E::pending>;  // done: every rank has exposed this tag
+  { at.peer(peer, tag) } -> std::same_as<Bytes>;                  // what that rank exposed
+  { at.leave(tag) } -> std::same_as<typename E::pending>;         // done: every rank has left; `mine` may be reused
+  at.hold(bytes);                                                 // while it lives, peers' memory is not freed
 };
 
 /// An endpoint that lets a rank read data stored in another rank's memory(), at a place that a message has sent. See
@@ -142,9 +142,9 @@ concept DirectAccessEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag
 ///         hold() in which the reader has then seen that the other rank is not lost
 template <class E>
 concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer, std::size_t bytes) {
-  { at.memory() }        -> std::same_as<Bytes>;
+  { at.memory() } -> std::same_as<Bytes>;
   { at.memory_of(peer) } -> std::same_as<ConstBytes>;
-  { at.lost(peer) }      -> std::same_as<bool>;
+  { at.lost(peer) } -> std::same_as<bool>;
   at.hold(bytes);
 };
 
@@ -155,10 +155,10 @@ concept ReadsInPlace = Endpoint<E> && requires(E& at, Rank peer, std::size_t byt
 ///         it again after the next `meet()`, which the readers call after they have read
 template <class E>
 concept MeetingEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag) {
-  { at.copies() }        -> std::same_as<Bytes>;
+  { at.copies() } -> std::same_as<Bytes>;
   { at.copies_of(peer) } -> std::same_as<ConstBytes>;
-  { at.next_half() }     -> std::same_as<unsigned>;                 // 0, 1, 0, ..; the same on all ranks
-  at.meet(tag);                                                     // returns when all have called it equally often
+  { at.next_half() } -> std::same_as<unsigned>;  // 0, 1, 0, ..; the same on all ranks
+  at.meet(tag);                                  // returns when all have called it equally often
 };
 
 /// An endpoint whose ranks are not threads: the transport runs a body on each of them, in turns, in the calling thread.
@@ -168,13 +168,13 @@ concept MeetingEndpoint = Endpoint<E> && requires(E& at, Rank peer, Tag tag) {
 template <class E>
 concept RunsItsRanks = Endpoint<E> && requires(std::vector<E>& all, void (*body)(E&), E& at) {
   { E::run(all, body) } -> std::same_as<std::vector<std::exception_ptr>>;
-  at.wake_all();                                                    // ends rest() on all ranks, as a message would
+  at.wake_all();  // ends rest() on all ranks, as a message would
 };
 
 /// A way to connect ranks. A plain value until connect(), so that it can be copied and printed.
 template <class T>
 concept Transport = Endpoint<typename T::endpoint> && requires(T transport, Group const& group) {
-  { T::reaches(Memory::cuda) } -> std::same_as<bool>;               // true if it can read and write that memory
+  { T::reaches(Memory::cuda) } -> std::same_as<bool>;  // true if it can read and write that memory
   { transport.connect(group) } -> std::same_as<std::vector<typename T::endpoint>>;  // one per local rank
 };
 
@@ -188,22 +188,20 @@ concept CollectiveTransport =
 /// keeps   every rank calls the same collectives in the same order; each returns when its result is available
 template <class E, class T>
 concept CollectiveEndpoint = Endpoint<E> && requires(E& at, Span<T const> in, Span<T> out, Op op) {
-  at.all_reduce(out, op);                                           // in place
-  at.reduce_scatter(in, out, op);                                   // out: the rank-th of size() equal parts of the sum
-  at.all_gather(in, out);                                           // in: the rank-th of size() equal parts of out
+  at.all_reduce(out, op);          // in place
+  at.reduce_scatter(in, out, op);  // out: the rank-th of size() equal parts of the sum
+  at.all_gather(in, out);          // in: the rank-th of size() equal parts of out
 };
 
 /// A transport that can read and write the memory of the strategy's device.
-template <class T, class S>
-concept Reaches = Transport<T> && requires { requires T::reaches(S::device::memory); };
+template <class T, class S> concept Reaches = Transport<T> && requires { requires T::reaches(S::device::memory); };
 
 /// Announces the operation that messages with operation.tag belong to, until the tag is announced again. Called once by
 /// every rank for every collective operation, in the same order, before its first message.
 ///
 /// keeps   a transport with announce() numbers the operations as they are announced, sends number and fingerprint
 ///         with every message, and compares them before it touches data: it throws Disagreement where ranks differ
-template <Endpoint E>
-void announce(E& at, Operation const& operation) {
+template <Endpoint E> void announce(E& at, Operation const& operation) {
   if constexpr (requires { at.announce(operation); }) at.announce(operation);
 }
 
@@ -230,8 +228,7 @@ concept KnowsSubGroups = Endpoint<E> && requires(E& at, Operation const& operati
 ///             other groups announce in between; it finds the operation of a message by tag and peer, because two
 ///             groups that have no pair of ranks in common may use one tag; and it compares number, fingerprint and
 ///             group before it touches data. A transport without it compares nothing of these operations
-template <Endpoint E>
-void announce(E& at, Operation const& operation, SubGroup const& group) {
+template <Endpoint E> void announce(E& at, Operation const& operation, SubGroup const& group) {
   if constexpr (KnowsSubGroups<E>) at.announce(operation, group);
 }
 
@@ -243,8 +240,7 @@ constexpr Operation within(SubGroup const& group, Operation operation) {
 }
 
 /// Announces the training step that begins, which errors and heartbeats report.
-template <Endpoint E>
-void begin_step(E& at, std::uint64_t step) {
+template <Endpoint E> void begin_step(E& at, std::uint64_t step) {
   if constexpr (requires { at.begin_step(step); }) at.begin_step(step);
 }
 
@@ -252,30 +248,26 @@ void begin_step(E& at, std::uint64_t step) {
 ///
 /// fault   that the others throw, where the loss of a rank concerns all: of Fault::numeric_fault a NumericFault, ..
 /// keeps   when it returns, no other rank touches the memory of this one any more
-template <Endpoint E>
-void fail(E& at, std::string const& why, [[maybe_unused]] Fault fault = Fault::peer_lost) {
+template <Endpoint E> void fail(E& at, std::string const& why, [[maybe_unused]] Fault fault = Fault::peer_lost) {
   if constexpr (requires { at.fail(why, fault); }) at.fail(why, fault);
   else if constexpr (requires { at.fail(why); }) at.fail(why);
 }
 
 /// Reports an error of this rank to the others, which throw one of the same type and sentence.
-template <Endpoint E>
-void fail(E& at, std::exception const& error) {
+template <Endpoint E> void fail(E& at, std::exception const& error) {
   auto const fault = fault_of(error);
   fail(at, detail::told_text(error.what(), fault), fault);
 }
 
 /// Stops to listen on the address of this rank, so that a job that follows can, or listens again. For an endpoint whose
 /// ranks have all joined: its connections stay.
-template <Endpoint E>
-void listen(E& at, bool on) {
+template <Endpoint E> void listen(E& at, bool on) {
   if constexpr (requires { at.listen(on); }) at.listen(on);
 }
 
 /// Waits until any message may have moved, or a rank is lost; false if the time is over first. For a thread that serves
 /// many ranks, between two rounds of done(). If the transport has no wait_any(), it only yields to other threads.
-template <Endpoint E>
-bool rest(E& at, std::chrono::nanoseconds longest) {
+template <Endpoint E> bool rest(E& at, std::chrono::nanoseconds longest) {
   if constexpr (requires { at.wait_any(longest); }) return at.wait_any(longest);
   std::this_thread::yield();
   return true;

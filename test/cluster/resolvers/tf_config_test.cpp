@@ -73,8 +73,8 @@ TEST_CASE("TF_CONFIG is read as TensorFlow reads it", "[cluster][tf_config]") {
 }
 
 TEST_CASE("an error about TF_CONFIG names the place in it", "[cluster][tf_config]") {
-  auto const deep     = std::string(17, '[') + std::string(17, ']');
-  auto const cluster  = [](std::string const& c) {
+  auto const deep    = std::string(17, '[') + std::string(17, ']');
+  auto const cluster = [](std::string const& c) {
     return R"({"cluster": )" + c + R"(, "task": {"type": "worker", "index": 0}})";
   };
   auto const task = [](std::string const& t) { return R"({"cluster": {"worker": ["h:1"]}, "task": )" + t + "}"; };

@@ -16,8 +16,10 @@ namespace {
 
 /// The variables of a host of a v5litepod-16: four hosts of four TPUs.
 Environment on_tpu(std::vector<std::pair<std::string, std::string>> const& more = {}) {
-  auto env = Environment{{"TPU_WORKER_HOSTNAMES", "t-0.tpu,t-1.tpu,t-2.tpu,t-3.tpu"}, {"TPU_WORKER_ID", "2"},
-                         {"TPU_ACCELERATOR_TYPE", "v5litepod-16"}, {"TPU_NAME", "lenet"}};
+  auto env = Environment{{"TPU_WORKER_HOSTNAMES", "t-0.tpu,t-1.tpu,t-2.tpu,t-3.tpu"},
+                         {"TPU_WORKER_ID", "2"},
+                         {"TPU_ACCELERATOR_TYPE", "v5litepod-16"},
+                         {"TPU_NAME", "lenet"}};
   for (auto const& [name, value] : more) env.set(name, value);
   return env;
 }
@@ -37,8 +39,11 @@ TEST_CASE("the hosts of a slice of TPUs are ranks", "[cluster][tpu]") {
   CHECK(Cluster::from_env(on_tpu({{"TPU_WORKER_ID", ""}, {"CLOUD_TPU_TASK_ID", "3"}})).rank() == 3);
   CHECK(Cluster::from_env(on_tpu({{"TPU_PROCESS_ADDRESSES", "a:8476,b:8476"}, {"TPU_WORKER_ID", "1"}})).addresses() ==
         std::vector<std::string>{"a:8482", "b:8482"});
-  CHECK(Cluster::from_env(on_tpu({{"TPU_WORKER_HOSTNAMES", "x:8470:10.0.0.7,y:8470:10.0.0.8"}, {"TPU_WORKER_ID", "0"},
-                                  {"TPU_ACCELERATOR_TYPE", "v4-16"}})).addresses().back() == "10.0.0.8:8482");
+  CHECK(Cluster::from_env(on_tpu({{"TPU_WORKER_HOSTNAMES", "x:8470:10.0.0.7,y:8470:10.0.0.8"},
+                                  {"TPU_WORKER_ID", "0"},
+                                  {"TPU_ACCELERATOR_TYPE", "v4-16"}}))
+            .addresses()
+            .back() == "10.0.0.8:8482");
   for (auto const& one : {Environment{{"TPU_WORKER_HOSTNAMES", "localhost"}, {"TPU_WORKER_ID", "0"}},
                           Environment{{"TPU_WORKER_HOSTNAMES", "localhost"}, {"TPU_ACCELERATOR_TYPE", "v5litepod-4"}},
                           Environment{{"TPU_WORKER_ID", "0"}}, Environment{{"TPU_ACCELERATOR_TYPE", "v4-32"}}})
@@ -59,16 +64,18 @@ TEST_CASE("several slices of TPUs are one job, whose ranks meet at its coordinat
   CHECK(without("MEGASCALE_COORDINATOR_ADDRESS") ==
         "TPU: there are 2 slices, and MEGASCALE_COORDINATOR_ADDRESS is not set.");
   CHECK(without("TPU_WORKER_HOSTNAMES") == "TPU: there are 2 slices, and TPU_WORKER_HOSTNAMES is not set.");
-  CHECK(refused(on_tpu({{"MEGASCALE_SLICE_ID", "1"}})) == "TPU: MEGASCALE_SLICE_ID is 1, and MEGASCALE_NUM_SLICES is "
-                                                            "not set.");
+  CHECK(refused(on_tpu({{"MEGASCALE_SLICE_ID", "1"}})) ==
+        "TPU: MEGASCALE_SLICE_ID is 1, and MEGASCALE_NUM_SLICES is "
+        "not set.");
 }
 
 TEST_CASE("variables of TPUs that contradict one another are refused", "[cluster][tpu]") {
   CHECK(refused(on_tpu({{"TPU_WORKER_ID", "4"}})) == "TPU: TPU_WORKER_ID is 4, and TPU_WORKER_HOSTNAMES has 4 hosts.");
   CHECK(refused({{"TPU_WORKER_HOSTNAMES", "localhost"}, {"TPU_WORKER_ID", "1"}}) ==
         "TPU: TPU_WORKER_ID is 1, and TPU_WORKER_HOSTNAMES has 1 host.");
-  CHECK(refused(on_tpu({{"TPU_WORKER_ID", ""}})) == "TPU: TPU_WORKER_HOSTNAMES has 4 hosts, and neither TPU_WORKER_ID "
-                                                    "nor CLOUD_TPU_TASK_ID says which of them this is.");
+  CHECK(refused(on_tpu({{"TPU_WORKER_ID", ""}})) ==
+        "TPU: TPU_WORKER_HOSTNAMES has 4 hosts, and neither TPU_WORKER_ID "
+        "nor CLOUD_TPU_TASK_ID says which of them this is.");
   CHECK(refused(on_tpu({{"CLOUD_TPU_TASK_ID", "1"}})) ==
         "TPU: TPU_WORKER_ID=2 and CLOUD_TPU_TASK_ID=1 name two hosts.");
   CHECK(refused(on_tpu({{"TPU_WORKER_ID", "two"}})) ==
@@ -79,7 +86,7 @@ TEST_CASE("variables of TPUs that contradict one another are refused", "[cluster
   CHECK(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "v5litepod-64"}})) ==
         "TPU: TPU_ACCELERATOR_TYPE=v5litepod-64 has 64 chips, and TPU_WORKER_HOSTNAMES has 4 hosts: a host has at "
         "most 8, all as many.");
-  CHECK_FALSE(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "v5p-4"}})).empty());         // 2 chips
+  CHECK_FALSE(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "v5p-4"}})).empty());  // 2 chips
   CHECK_FALSE(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "v6e-many"}})).empty());
   CHECK(refused(on_tpu({{"TPU_ACCELERATOR_TYPE", "a newer one"}})).empty());
   CHECK(refused({{"COLAB_TPU_ADDR", "10.1.2.3:8470"}}) ==

@@ -12,9 +12,9 @@ struct Pages : Field<int, 2, ragged> {};
 
 std::vector<int> const numbers(8);
 std::vector<std::vector<int>> const texts(8);
-auto const lines    = data::from_fields<Line>(numbers);
-auto const words    = data::from_fields<Word>(numbers);
-auto const samples  = data::from_tensors(std::vector<float>(8), std::vector<int>(8), 1);
+auto const lines   = data::from_fields<Line>(numbers);
+auto const words   = data::from_fields<Word>(numbers);
+auto const samples = data::from_tensors(std::vector<float>(8), std::vector<int>(8), 1);
 
 // expect: compiles
 struct Title : Field<int, 40> {};

@@ -17,8 +17,7 @@ std::vector<int> const numbers(8);
 std::vector<std::vector<int>> const texts(8);
 
 /// A generator of one row, which fills what it gets.
-template <class... Made>
-auto one(std::size_t) {
+template <class... Made> auto one(std::size_t) {
   return [left = 1](Made&...) mutable { return left-- > 0; };
 }
 

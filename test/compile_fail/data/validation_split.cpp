@@ -40,7 +40,7 @@ void learn() {
 void learn() {
   auto const validation = rows().shuffle(10).take(4);
   auto const train      = rows();
-  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
+  auto trainer          = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
   trainer.fit(train.shuffle(10).batch(2), {.epochs = 2}, validate_on(validation.batch(2)));
 }
 
@@ -48,7 +48,7 @@ void learn() {
 void learn() {
   auto const validation = rows();
   auto const train      = rows().shuffle(10).prefetch(2).skip(4);
-  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
+  auto trainer          = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
   trainer.fit(train.shuffle(10).batch(2), {.epochs = 2}, validate_on(validation.batch(2)));
 }
 
@@ -56,7 +56,7 @@ void learn() {
 void learn() {
   auto const validation = data::gather(std::vector{rows(), rows()}, 2).shard(2, 0);
   auto const train      = rows();
-  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
+  auto trainer          = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
   trainer.fit(train.shuffle(10).batch(2), {.epochs = 2}, validate_on(validation.batch(2)));
 }
 
@@ -64,20 +64,20 @@ void learn() {
 void learn() {
   auto const validation = rows().repeat(2).take(4);
   auto const train      = rows();
-  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
+  auto trainer          = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
   trainer.fit(train.shuffle(10).batch(2), {.epochs = 2}, validate_on(validation.batch(2)));
 }
 
 // expect: chorale: validate_on takes the same rows in every epoch, and take, skip or shard of shuffled or repeated
 void learn() {
   auto const batches = rows().shuffle(10, 1).batch(2);
-  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
+  auto trainer       = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
   trainer.fit(batches.skip(1), {.epochs = 2}, validate_on(batches.take(1)));
 }
 
 // expect: chorale: validate_on takes the same rows in every epoch, and take, skip or shard of shuffled or repeated
 void learn() {
   auto const batches = rows().shuffle(10, 1).batch(2);
-  auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
+  auto trainer       = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), OneDeviceStrategy{}};
   trainer.fit(batches.skip(1), {.epochs = 2}, validate_on(batches.take(1).shuffle(2)));
 }

@@ -13,7 +13,7 @@ struct Zeros {
     bool next(Batch& to) {
       static auto const x = std::vector<float>(784);
       static auto const y = std::vector<int>(1);
-      to = {.x = x, .y = y, .rows = 1};
+      to                  = {.x = x, .y = y, .rows = 1};
       return left-- > 0;
     }
   };

@@ -5,12 +5,9 @@
 using namespace chorale;
 
 struct Twice {
-  template <class In>
-  static constexpr void check() {}
-  template <class In>
-  using apply = nn::SameShape<In>;
-  template <class D, class In>
-  struct stage {};
+  template <class In> static constexpr void check() {}
+  template <class In> using apply = nn::SameShape<In>;
+  template <class D, class In> struct stage {};
 };
 struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, Twice, nn::Dense<10>> {};
 

@@ -6,10 +6,8 @@ using namespace chorale;
 
 struct Twice {
   static constexpr std::string_view name = "twice";
-  template <class In>
-  static constexpr void check() {}
-  template <class In>
-  using apply = nn::SameShape<In>;
+  template <class In> static constexpr void check() {}
+  template <class In> using apply = nn::SameShape<In>;
 };
 struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, Twice, nn::Dense<10>> {};
 

@@ -9,8 +9,7 @@ struct Net : nn::Sequential<nn::Input<28, 28, 1>, nn::Flatten, nn::Dense<10>> {}
 struct Plain {
   static constexpr int slots             = 0;
   static constexpr float global_clipnorm = 0;
-  template <class Device>
-  void update(optim::Update const& u) const {
+  template <class Device> void update(optim::Update const& u) const {
     for (std::size_t i = 0; i < u.values.size(); ++i) u.values[i] -= 0.01F * u.scale * u.gradients[i];
   }
 };

@@ -10,8 +10,7 @@ struct Alone {
   using device    = Cpu;
   using placement = chorale::placement::OnOne;
   int num_replicas() const { return 1; }
-  template <class R, class M>
-  void update(R& replica, M& model, Gradients& gradients) const {
+  template <class R, class M> void update(R& replica, M& model, Gradients& gradients) const {
     replica.all_reduce(gradients);
     model.optimizer.apply(model.net.variables(), gradients);
   }

@@ -22,13 +22,17 @@ auto const error = [](auto& line, auto const& batch) {
 auto model(auto make, auto loss) { return libtorch::model<Rows>(make, loss, optim::SGD{}); }
 
 // expect (with <torch/torch.h>): compiles
-auto made() { return model(make, [](std::shared_ptr<Line>& line, Rows const& batch) { return error(line, batch); }); }
+auto made() {
+  return model(make, [](std::shared_ptr<Line>& line, Rows const& batch) { return error(line, batch); });
+}
 
 // expect (with <torch/torch.h>): chorale: the first argument of libtorch::model is a function without parameters that makes a module
 auto made() { return model(std::make_shared<Line>(), error); }
 
 // expect (with <torch/torch.h>): chorale: the second argument of libtorch::model is called as loss(module, batch)
-auto made() { return model(make, [](Rows const& batch, std::shared_ptr<Line>& line) { return error(line, batch); }); }
+auto made() {
+  return model(make, [](Rows const& batch, std::shared_ptr<Line>& line) { return error(line, batch); });
+}
 
 // expect (with <torch/torch.h>): chorale: the loss of libtorch::model gives a torch::Tensor, or, with metric_names, a std::array
 struct Error {

@@ -10,18 +10,17 @@ using namespace chorale;
 struct Point : Field<float, 2> {};
 struct Out : Field<float, 1> {};
 struct List : nn::Sequential<nn::Input<2>, nn::Dense<1>> {};
-template <class... Layers>
-struct Graph : nn::Graph<nn::Differentiable<Point, nn::OnRequest>> {
+template <class... Layers> struct Graph : nn::Graph<nn::Differentiable<Point, nn::OnRequest>> {
   nn::Block<Layers...> layers;
   nn::Dense<1> last;
   constexpr auto operator()(auto x) const { return nn::outputs<Out>(last(layers(x))); }
 };
-template <class... Layers>
-auto model() { return nn::compile<Graph<Layers...>>(loss::MeanSquaredError{}, optim::SGD{}); }
+template <class... Layers> auto model() {
+  return nn::compile<Graph<Layers...>>(loss::MeanSquaredError{}, optim::SGD{});
+}
 using Numbers = Rows<Point, Out>;
 
-template <std::size_t n>
-struct Learner {
+template <std::size_t n> struct Learner {
   static constexpr std::array<std::string_view, n> metric_names{};
   static float learn(auto&, Batch const&) { return 0; }
 };
@@ -59,8 +58,10 @@ auto create() {
 void learn(Numbers const& rows) {
   auto live   = Live{ParameterServerStrategy{Cluster::local(2, 1)}, RingAllReduce{}, LocalTransport{}};
   auto copies = live.create(model<nn::SyncBatchNorm<>>());
-  live.run([&](auto& replica, auto& copy) {
-    auto [loss, gradients] = replica.value_and_gradient(copy, rows);
-    live.strategy().update(replica, copy, gradients);
-  }, copies);
+  live.run(
+      [&](auto& replica, auto& copy) {
+        auto [loss, gradients] = replica.value_and_gradient(copy, rows);
+        live.strategy().update(replica, copy, gradients);
+      },
+      copies);
 }

@@ -12,12 +12,10 @@ struct Films : Field<float, 2, 2, 2, 2, 4> {};
 struct Text : Field<float, ragged, 4> {};
 struct Out : Field<float, 1> {};
 
-template <class In, class Layer>
-struct Net : nn::Graph<In> {
+template <class In, class Layer> struct Net : nn::Graph<In> {
   constexpr auto operator()(auto x) const { return nn::outputs<Out>(Layer{}(x)); }
 };
-template <class In, class Layer>
-constexpr auto parameters = nn::plan_of<Net<In, Layer>>.parameters;
+template <class In, class Layer> constexpr auto parameters = nn::plan_of<Net<In, Layer>>.parameters;
 
 // expect: compiles
 constexpr auto n = parameters<Vector, nn::Dense<1>>;

@@ -9,16 +9,20 @@ struct Ids : Field<int, 6> {};
 struct Other : Field<int, 6> {};
 struct Out : Field<float, 1> {};
 
-struct Plus     { constexpr auto operator()(auto a, auto b) const { return a + b; } };
-struct Minus    { constexpr auto operator()(auto a, auto b) const { return a - b; } };
-struct Multiply { constexpr auto operator()(auto a, auto b) const { return a * b; } };
+struct Plus {
+  constexpr auto operator()(auto a, auto b) const { return a + b; }
+};
+struct Minus {
+  constexpr auto operator()(auto a, auto b) const { return a - b; }
+};
+struct Multiply {
+  constexpr auto operator()(auto a, auto b) const { return a * b; }
+};
 
-template <class First, class Second, class F>
-struct Net : nn::Graph<First, Second> {
+template <class First, class Second, class F> struct Net : nn::Graph<First, Second> {
   constexpr auto operator()(auto a, auto b) const { return nn::outputs<Out>(F{}(a, b)); }
 };
-template <class First, class Second, class F>
-constexpr auto parameters = nn::plan_of<Net<First, Second, F>>.parameters;
+template <class First, class Second, class F> constexpr auto parameters = nn::plan_of<Net<First, Second, F>>.parameters;
 
 // expect: compiles
 constexpr auto n = parameters<A, B, Plus>;

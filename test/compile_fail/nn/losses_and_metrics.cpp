@@ -15,8 +15,7 @@ struct Graph : nn::Graph<Image> {
 };
 
 /// A trainer whose model has so many metrics.
-template <class Net, std::size_t... I>
-auto trainer(std::index_sequence<I...>) {
+template <class Net, std::size_t... I> auto trainer(std::index_sequence<I...>) {
   return Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}, metric::TopKAccuracy<I + 1>{}...),
                  OneDeviceStrategy{Cpu{}}};
 }
@@ -63,6 +62,7 @@ struct Two : nn::Graph<Image> {
   constexpr auto operator()(auto x) const { return nn::outputs<Kind, Other>(one(x), other(x)); }
 };
 auto made() {
-  return nn::compile<Two>(nn::of<Kind>(loss::per_position(loss::SparseCrossEntropy{})) +
-                              nn::of<Other>(loss::SparseCrossEntropy{}), optim::SGD{});
+  return nn::compile<Two>(
+      nn::of<Kind>(loss::per_position(loss::SparseCrossEntropy{})) + nn::of<Other>(loss::SparseCrossEntropy{}),
+      optim::SGD{});
 }

@@ -18,42 +18,35 @@ struct Numbers : Field<float, 2> {};
 struct Weight : Field<float, 1> {};
 
 /// One step of one copy.
-template <class D, class Batch>
-void step(auto const& model, Batch const& batch) {
+template <class D, class Batch> void step(auto const& model, Batch const& batch) {
   auto copy = model.instantiate(D{}, 1);
   copy.value_and_gradient(batch, 0, [](std::size_t) {});
 }
-template <class... Layers>
-struct List : nn::Sequential<nn::Input<8, 8, 4>, Layers..., nn::Flatten, nn::Dense<2>> {};
-template <class D, class... Layers>
-void list(Batch const& batch) {
+template <class... Layers> struct List : nn::Sequential<nn::Input<8, 8, 4>, Layers..., nn::Flatten, nn::Dense<2>> {};
+template <class D, class... Layers> void list(Batch const& batch) {
   step<D>(nn::compile<List<Layers...>>(loss::SparseCrossEntropy{}, optim::SGD{}), batch);
 }
 struct Probabilities : nn::Sequential<nn::Input<8, 8, 4>, nn::Flatten, nn::Dense<2>, nn::Softmax> {};
-template <class D, class Loss, class Net>
-void loss_of_list(BasicBatch<float, typename Loss::target> const& batch) {
+template <class D, class Loss, class Net> void loss_of_list(BasicBatch<float, typename Loss::target> const& batch) {
   step<D>(nn::compile<Net>(Loss{}, optim::SGD{}), batch);
 }
-template <class In, class... Layers>
-struct Net : nn::Graph<In> {
+template <class In, class... Layers> struct Net : nn::Graph<In> {
   nn::Block<Layers...> layers;
   nn::Dense<2> logits;
   constexpr auto operator()(auto x) const { return nn::outputs<Kind>(logits(layers(x))); }
 };
-template <class D, class In, class... Layers>
-void graph(Rows<In, Kind> const& batch) {
+template <class D, class In, class... Layers> void graph(Rows<In, Kind> const& batch) {
   step<D>(nn::compile<Net<In, Layers...>>(loss::SparseCrossEntropy{}, optim::SGD{}), batch);
 }
 
-template <class When>
-struct ByImage : nn::Graph<nn::Differentiable<Image, When>> {
+template <class When> struct ByImage : nn::Graph<nn::Differentiable<Image, When>> {
   nn::Block<nn::Flatten, nn::Dense<2>> layers;
   constexpr auto operator()(auto x) const { return nn::outputs<Numbers>(layers(x)); }
 };
-template <class When, class D>
-auto copy() { return nn::compile<ByImage<When>>(loss::MeanSquaredError{}, optim::SGD{}).instantiate(D{}, 1); }
-template <class D, class Loss>
-void loss_of_graph(Loss const& loss, Rows<Image, Numbers, Weight> const& batch) {
+template <class When, class D> auto copy() {
+  return nn::compile<ByImage<When>>(loss::MeanSquaredError{}, optim::SGD{}).instantiate(D{}, 1);
+}
+template <class D, class Loss> void loss_of_graph(Loss const& loss, Rows<Image, Numbers, Weight> const& batch) {
   step<D>(nn::compile<ByImage<nn::InEachStep>>(loss, optim::SGD{}), batch);
 }
 struct Own {

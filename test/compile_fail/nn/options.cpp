@@ -60,9 +60,9 @@ struct Image : Field<float, 4> {};
 auto const image = nn::Differentiable<Image, nn::Same>{};
 
 // expect: compiles
-auto const recall = metric::RecallOf<0>{};
+auto const recall   = metric::RecallOf<0>{};
 constexpr auto name = recall.name;
 
 // expect: chorale: a metric of a class takes its label, which is 0 or more
-auto const recall = metric::RecallOf<-1>{};
+auto const recall   = metric::RecallOf<-1>{};
 constexpr auto name = recall.name;

@@ -9,35 +9,31 @@ struct Text : Field<int, ragged> {};
 struct Vector : Field<float, 4> {};
 struct Out : Field<float, 2> {};
 
-template <class In, class... Layers>
-struct Net : nn::Graph<In> {
+template <class In, class... Layers> struct Net : nn::Graph<In> {
   nn::Block<Layers...> layers;
   nn::Dense<2> last;
   constexpr auto operator()(auto x) const { return nn::outputs<Out>(last(layers(x))); }
 };
-template <class In, class... Layers>
-auto copies() {
+template <class In, class... Layers> auto copies() {
   auto live = Live{MeshStrategy{Mesh<Axis<"stage", 2>>{Cpu::logical(2)}, pipelined<OneForwardOneBackward<4>>()},
                    RingAllReduce{}, LocalTransport{}};
   return live.create(nn::compile<Net<In, Layers...>>(loss::MeanSquaredError{}, optim::SGD{}));
 }
 
 /// One micro-batch, forward and backward, whose number is given.
-template <int k>
-constexpr pipelines::Entries micro_batch(int) {
+template <int k> constexpr pipelines::Entries micro_batch(int) {
   return {{0, 0, Work::forward, k}, {1, 0, Work::backward, k}};
 }
 /// Its backward in the tick of its forward.
-constexpr pipelines::Entries at_once(int) {
-  return {{0, 0, Work::forward, 0}, {0, 0, Work::backward, 0}};
-}
+constexpr pipelines::Entries at_once(int) { return {{0, 0, Work::forward, 0}, {0, 0, Work::backward, 0}}; }
 /// Two chunks on each stage, of which the sections are given.
-template <int of_second>
-struct TwoChunks {
+template <int of_second> struct TwoChunks {
   static constexpr int micro_batches = 1, chunks = 2;
   static constexpr int section(int, int chunk, int) { return chunk == 0 ? 0 : of_second; }
   static constexpr pipelines::Entries entries(int) {
-    return {{0, 0, Work::forward, 0, 0}, {1, 0, Work::forward, 0, 1}, {2, 0, Work::backward, 0, 1},
+    return {{0, 0, Work::forward, 0, 0},
+            {1, 0, Work::forward, 0, 1},
+            {2, 0, Work::backward, 0, 1},
             {3, 0, Work::backward, 0, 0}};
   }
 };

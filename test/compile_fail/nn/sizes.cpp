@@ -8,15 +8,12 @@ struct Steps : Field<float, 6, 4> {};
 struct Image : Field<float, 8, 8, 4> {};
 struct Out : Field<float, 1> {};
 
-template <class In, class Layer>
-struct Net : nn::Graph<In> {
+template <class In, class Layer> struct Net : nn::Graph<In> {
   constexpr auto operator()(auto x) const { return nn::outputs<Out>(Layer{}(x)); }
 };
-template <class In, class Layer>
-constexpr auto parameters = nn::plan_of<Net<In, Layer>>.parameters;
+template <class In, class Layer> constexpr auto parameters = nn::plan_of<Net<In, Layer>>.parameters;
 
-template <class... Layers>
-struct List : nn::Sequential<nn::Input<8, 8, 4>, Layers..., nn::Flatten, nn::Dense<1>> {};
+template <class... Layers> struct List : nn::Sequential<nn::Input<8, 8, 4>, Layers..., nn::Flatten, nn::Dense<1>> {};
 
 // expect: compiles
 constexpr auto n = parameters<Steps, nn::Conv1D<1, 1>>;

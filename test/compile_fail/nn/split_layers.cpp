@@ -16,19 +16,15 @@ struct Steps : Field<float, 12, 24> {};
 struct Image : Field<float, 12, 12, 24> {};
 struct Out : Field<float, 1> {};
 
-template <class In, class F>
-struct Net : nn::Graph<In> {
+template <class In, class F> struct Net : nn::Graph<In> {
   constexpr auto operator()(auto x) const { return nn::outputs<Out>(F{}(x)); }
 };
-template <class In, class F>
-constexpr auto parameters = nn::plan_of<Net<In, F>>.parameters;
+template <class In, class F> constexpr auto parameters = nn::plan_of<Net<In, F>>.parameters;
 
-template <class Column, class Row>
-struct Between {
+template <class Column, class Row> struct Between {
   constexpr auto operator()(auto x) const { return Row{}(Column{}(x)); }
 };
-template <class Layer>
-struct OnPositions {
+template <class Layer> struct OnPositions {
   constexpr auto operator()(auto x) const {
     return nn::gather_sequence<Ranks>(Layer{}(nn::scatter_sequence<Ranks>(x)));
   }
@@ -37,8 +33,7 @@ struct OnPositions {
 struct Same {
   constexpr auto operator()(auto x) const { return x; }
 };
-template <int Width>
-struct Tied {
+template <int Width> struct Tied {
   nn::SplitEmbedding<Ranks, 50, 4> table;
   constexpr auto operator()(auto ids) const {
     return nn::all_gather<Ranks>(table.logits(nn::Dense<Width>{}(table(ids))));
@@ -52,8 +47,7 @@ struct Weighted : nn::Layer<Weighted> {
   static void forward(auto&) {}
   static void backward(auto&) {}
 };
-template <class Layer>
-struct WithWhole {
+template <class Layer> struct WithWhole {
   constexpr auto operator()(auto x) const { return Weighted{}(Layer{}(x), nn::Dense<12>{}(x)); }
 };
 

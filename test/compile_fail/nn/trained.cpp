@@ -11,24 +11,20 @@ using namespace chorale;
 struct Steps : Field<float, 6, 4> {};
 struct Kind : Field<int, 1> {};
 
-template <class Net>
-void train(auto const& data) {
+template <class Net> void train(auto const& data) {
   auto trainer = Trainer{nn::compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}), OneDeviceStrategy{Cpu{}}};
   trainer.fit(data, {.epochs = 1});
 }
-template <class... Layers>
-void train_list() {
+template <class... Layers> void train_list() {
   struct Net : nn::Sequential<Layers..., nn::Dense<10>> {};
   train<Net>(data::digits(100, 1).map(data::scale).batch(20));
 }
-template <class Target, class... Layers>
-struct Graph : nn::Graph<Steps> {
+template <class Target, class... Layers> struct Graph : nn::Graph<Steps> {
   nn::Block<Layers...> layers;
   nn::Dense<10> logits;
   constexpr auto operator()(auto x) const { return nn::outputs<Target>(logits(layers(x))); }
 };
-template <class Target, class... Layers>
-void train_graph() {
+template <class Target, class... Layers> void train_graph() {
   auto const labels = std::vector<std::int64_t>(10);
   train<Graph<Target, Layers...>>(data::from_fields<Steps, Target>(std::vector<float>(240), labels).batch(5));
 }

@@ -4,18 +4,19 @@
 using namespace chorale;
 
 /// What rank 0 and rank 1 do in each step; the others wait. A broadcast begins with nothing on rank 1.
-template <class S, Collective what = Collective::all_reduce>
-struct Between : ScheduledAllReduce<S> {
+template <class S, Collective what = Collective::all_reduce> struct Between : ScheduledAllReduce<S> {
   static constexpr Collective collective = what;
-  static constexpr int  chunks(int) { return 2; }
-  static constexpr int  widest(int) { return 1; }
-  static constexpr int  steps(int ranks) { return ranks > 1 ? 2 : 0; }
+  static constexpr int chunks(int) { return 2; }
+  static constexpr int widest(int) { return 1; }
+  static constexpr int steps(int ranks) { return ranks > 1 ? 2 : 0; }
   static constexpr Step step(Rank rank, int, int s) { return rank > 1 ? Step{} : S::of(rank, s); }
 };
 
 // expect: chorale: this schedule names a rank or a chunk that there is not
 struct Wrong : Between<Wrong> {
-  static constexpr Step of(Rank rank, int) { return {.to = 1 - rank, .send = {2, 3}, .from = 1 - rank, .receive = {2, 3}}; }
+  static constexpr Step of(Rank rank, int) {
+    return {.to = 1 - rank, .send = {2, 3}, .from = 1 - rank, .receive = {2, 3}};
+  }
 };
 auto operation = ScheduleExecution<Wrong, LocalEndpoint, float>{};
 
@@ -37,7 +38,9 @@ auto operation = ScheduleExecution<Wrong, LocalEndpoint, float>{};
 
 // expect: chorale: this schedule sends and replaces the same chunks in one step
 struct Wrong : Between<Wrong> {
-  static constexpr Step of(Rank rank, int) { return {.to = 1 - rank, .send = {0, 1}, .from = 1 - rank, .receive = {0, 1}}; }
+  static constexpr Step of(Rank rank, int) {
+    return {.to = 1 - rank, .send = {0, 1}, .from = 1 - rank, .receive = {0, 1}};
+  }
 };
 auto operation = ScheduleExecution<Wrong, LocalEndpoint, float>{};
 
@@ -67,10 +70,10 @@ auto operation = ScheduleExecution<Wrong, LocalEndpoint, float>{};
 
 // expect: compiles
 struct Right : ScheduledAllReduce<Right> {
-  static constexpr int  chunks(int) { return 1; }
-  static constexpr int  widest(int) { return 1; }
-  static constexpr int  steps(int ranks) { return 2 * (ranks - 1); }
-  static constexpr Step step(Rank rank, int ranks, int s) {                // to rank 0 one by one, and back
+  static constexpr int chunks(int) { return 1; }
+  static constexpr int widest(int) { return 1; }
+  static constexpr int steps(int ranks) { return 2 * (ranks - 1); }
+  static constexpr Step step(Rank rank, int ranks, int s) {  // to rank 0 one by one, and back
     auto const other = s < ranks - 1 ? s + 1 : s - ranks + 2;
     if (s < ranks - 1) {
       if (rank == 0) return {.from = other, .receive = {0, 1}, .fold = Fold::mine_first};

@@ -18,7 +18,8 @@ auto const rows    = PerWorkerDataset<Batch>{"rows", [](WorkerShare) { return sa
 auto const count   = Closure{"count", [](auto&, Batches&, int most) { return most; }};
 
 void coordinate_with(auto const& closure, auto&& program) {
-  coordinate(ParameterServerStrategy{Cluster::local(3, 1)}, model, LocalTransport{}, std::tuple{closure, rows}, program);
+  coordinate(ParameterServerStrategy{Cluster::local(3, 1)}, model, LocalTransport{}, std::tuple{closure, rows},
+             program);
 }
 
 // expect: compiles
@@ -57,9 +58,8 @@ void run() {
 auto const closure = Closure{"files", [](auto&, int most) { return std::vector<std::string>(most); }};
 auto run() {
   auto files = std::vector<std::string>{};
-  coordinate_with(closure, [&](auto& coordinator, auto&) {
-    files = coordinator.fetch(coordinator.schedule(closure, 10));
-  });
+  coordinate_with(closure,
+                  [&](auto& coordinator, auto&) { files = coordinator.fetch(coordinator.schedule(closure, 10)); });
   return files;
 }
 

@@ -18,7 +18,9 @@ auto two() { return MirroredStrategy{Cpu::logical(2)}; }
 auto servers() { return ParameterServerStrategy{Cluster::local(2, 1)}; }
 
 template <class R = RingAllReduce, class T = LocalTransport>
-auto connected(auto strategy, R reduce = {}, T transport = {}) { return Live{strategy, reduce, transport}; }
+auto connected(auto strategy, R reduce = {}, T transport = {}) {
+  return Live{strategy, reduce, transport};
+}
 
 void step(auto live, auto&& of_replica) {
   auto copies = live.create(model);
@@ -27,9 +29,8 @@ void step(auto live, auto&& of_replica) {
 
 using Made = std::remove_const_t<decltype(model)>;
 struct Whole {
-  using batch = Batch;
-  template <class D>
-  using instance = Made::instance<D>;
+  using batch                        = Batch;
+  template <class D> using instance  = Made::instance<D>;
   static constexpr auto metric_names = Made::metric_names;
   static constexpr auto plan         = Made::plan;
 
@@ -78,10 +79,16 @@ auto values() { return connected(two()).gather(PerReplica<std::string>{2}); }
 auto values() { return connected(servers()).gather(PerReplica<std::string>{2}); }
 
 // expect: compiles
-auto replicas() { return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, RingAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
+auto replicas() {
+  return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, RingAllReduce{}, SharedMemoryTransport{}}
+      .num_replicas();
+}
 
 // expect: chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it along the data axis
-auto replicas() { return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, CopiedAllReduce{}, SharedMemoryTransport{}}.num_replicas(); }
+auto replicas() {
+  return Live{MeshStrategy{Mesh<Axis<"data", 2>>{Cpu::logical(2)}}, CopiedAllReduce{}, SharedMemoryTransport{}}
+      .num_replicas();
+}
 
 // expect: compiles
 void learn() {
@@ -132,9 +139,8 @@ void change() {
 
 // expect: chorale: these are not the arguments of this ServerUpdate: update_on_server(variables, update, names, arguments...)
 void change() {
-  step(connected(servers()), [](auto& replica, auto& copy) {
-    replica.update_on_server(copy.net.variables(), scale, {"dense/kernel"});
-  });
+  step(connected(servers()),
+       [](auto& replica, auto& copy) { replica.update_on_server(copy.net.variables(), scale, {"dense/kernel"}); });
 }
 
 // expect: compiles
@@ -143,11 +149,13 @@ auto learn() {
   auto copies = live.create(model);
   auto mean   = 0.0;
   for (auto& shares : live.distribute(samples)) {
-    PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy, auto& share) {
-      auto [loss, gradients] = replica.value_and_gradient(copy, share);
-      live.update(replica, copy, gradients);
-      return loss;
-    }, copies, shares);
+    PerReplica<Sum<float>> losses = live.run(
+        [&](auto& replica, auto& copy, auto& share) {
+          auto [loss, gradients] = replica.value_and_gradient(copy, share);
+          live.update(replica, copy, gradients);
+          return loss;
+        },
+        copies, shares);
     mean = live.reduce(losses).mean();
   }
   live.finish(copies);
@@ -160,11 +168,13 @@ auto learn() {
   auto copies = live.create(model);
   auto mean   = 0.0;
   for (auto& shares : live.distribute(samples)) {
-    PerReplica<Sum<float>> losses = live.run([&](auto& replica, auto& copy, auto& share) {
-      auto [loss, gradients] = replica.value_and_gradient(copy, share);
-      live.update(replica, copy, gradients);
-      return loss;
-    }, copies, shares);
+    PerReplica<Sum<float>> losses = live.run(
+        [&](auto& replica, auto& copy, auto& share) {
+          auto [loss, gradients] = replica.value_and_gradient(copy, share);
+          live.update(replica, copy, gradients);
+          return loss;
+        },
+        copies, shares);
     mean = live.reduce(losses).mean();
   }
   live.finish(copies);

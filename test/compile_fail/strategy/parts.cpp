@@ -35,21 +35,23 @@ auto const strategy = MeshStrategy{Mesh<Data>{Cpu::logical(2)}, sharded<Zero::on
 // expect: chorale: MeshStrategy takes a mesh and at most one sharded<Zero>(axis)
 auto const strategy = MeshStrategy{Mesh<Data>{Cpu::logical(2)}, sharded<Zero::one>("data"), sharded<Zero::one>("data")};
 
-// expect:  needs an Axis named 
+// expect:  needs an Axis named
 auto const strategy = MeshStrategy{Mesh<Tensor>{Cpu::logical(2)}, sharded<Zero::one>("data")};
 
 // expect: compiles
-auto const strategy = MeshStrategy{Mesh<Data, Axis<"stage", 2>>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>()};
+auto const strategy =
+    MeshStrategy{Mesh<Data, Axis<"stage", 2>>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>()};
 
 // expect: alone: layers of a stage are not split over ranks. Remove the other Axis
-auto const strategy = MeshStrategy{Mesh<Tensor, Axis<"stage", 2>>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>()};
+auto const strategy =
+    MeshStrategy{Mesh<Tensor, Axis<"stage", 2>>{Cpu::logical(4)}, pipelined<OneForwardOneBackward<4>>()};
 
 // expect: compiles
 struct Mailbox {
   struct endpoint {
     using pending = Done;
     Rank rank() const;
-    int  size() const;
+    int size() const;
     Done send(Rank, Tag, ConstBytes);
     Done recv(Rank, Tag, Bytes);
   };
@@ -63,7 +65,7 @@ struct Mailbox {
   struct endpoint {
     using pending = Done;
     Rank rank() const;
-    int  size() const;
+    int size() const;
     bool send(Rank, Tag, ConstBytes);
     Done recv(Rank, Tag, Bytes);
   };

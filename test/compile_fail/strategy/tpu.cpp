@@ -12,8 +12,7 @@ struct Numbers : Field<float, 6, 4> {};
 struct Points : Field<float, ragged, 4> {};
 struct Y : Field<float, 1> {};
 
-template <class F>
-struct Net : nn::Graph<F> {
+template <class F> struct Net : nn::Graph<F> {
   nn::LSTM<3> read;
   nn::Dense<1> last;
   constexpr auto operator()(auto x) const { return nn::outputs<Y>(last(read(x))); }

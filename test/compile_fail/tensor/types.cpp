@@ -5,15 +5,15 @@
 using namespace chorale;
 
 // expect: compiles
-using Ranks = Axis<"tensor", 1>;
+using Ranks     = Axis<"tensor", 1>;
 auto const size = Ranks::size;
 
 // expect: chorale: Axis<name, ranks> needs at least 1 rank
-using Ranks = Axis<"tensor", 0>;
+using Ranks     = Axis<"tensor", 0>;
 auto const size = Ranks::size;
 
 // expect: chorale: the name of an axis has 1 to 23 characters
-using Ranks = Axis<"", 2>;
+using Ranks     = Axis<"", 2>;
 auto const size = Ranks::size;
 
 // expect: compiles

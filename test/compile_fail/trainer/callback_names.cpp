@@ -8,10 +8,7 @@ auto const model = nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{});
 using Trains     = decltype(Trainer{model, OneDeviceStrategy{}});
 
 /// What fit does with its callbacks first.
-template <class Prints>
-void begin(Trains& trainer, Prints prints) {
-  CallbackList<Trains, Prints>{trainer, prints};
-}
+template <class Prints> void begin(Trains& trainer, Prints prints) { CallbackList<Trains, Prints>{trainer, prints}; }
 struct AtTheEnd {
   void on_epoch_end(auto&, int, Epoch&) const {}
 };

@@ -29,14 +29,10 @@ struct Work {
   void* bias;
 };
 
-template <class T, class Handle>
-auto create(Handle* handle, T value) {
+template <class T, class Handle> auto create(Handle* handle, T value) {
   *handle = reinterpret_cast<Handle>(new T{value});
 }
-template <class T>
-auto& as(void const* p) {
-  return *static_cast<T*>(const_cast<void*>(p));
-}
+template <class T> auto& as(void const* p) { return *static_cast<T*>(const_cast<void*>(p)); }
 
 /// A factor as it is multiplied.
 float rounded(float x, cublasComputeType_t compute) {
@@ -44,7 +40,7 @@ float rounded(float x, cublasComputeType_t compute) {
     case CUBLAS_COMPUTE_32F_FAST_TF32:
       return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + 0x1000U) & ~0x1fffU);
     case CUBLAS_COMPUTE_32F_FAST_16BF: return chorale::bf16{x};
-    case CUBLAS_COMPUTE_32F_FAST_16F:  return chorale::fp16{x};
+    case CUBLAS_COMPUTE_32F_FAST_16F: return chorale::fp16{x};
     default: return x;
   }
 }
@@ -84,10 +80,10 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataTyp
   using chorale::Elements;
   auto const make = [&](Elements of) { return create(l, Matrix{rows, columns, leading, of}), CUBLAS_STATUS_SUCCESS; };
   switch (type) {
-    case CUDA_R_32F:  return make(Elements::f32);
+    case CUDA_R_32F: return make(Elements::f32);
     case CUDA_R_16BF: return make(Elements::bf16);
-    case CUDA_R_16F:  return make(Elements::fp16);
-    default:          return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUDA_R_16F: return make(Elements::fp16);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
@@ -99,8 +95,8 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeTy
     case CUBLAS_COMPUTE_32F:
     case CUBLAS_COMPUTE_32F_FAST_TF32:
     case CUBLAS_COMPUTE_32F_FAST_16BF:
-    case CUBLAS_COMPUTE_32F_FAST_16F:  return CUBLAS_STATUS_SUCCESS;
-    default:                           return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUBLAS_COMPUTE_32F_FAST_16F: return CUBLAS_STATUS_SUCCESS;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return delete &as<Work>(d), CUBLAS_STATUS_SUCCESS; }
@@ -137,7 +133,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t to, cublasLtMatmulPreference_t, int,
                                               cublasLtMatmulHeuristicResult_t*, int* count) {
-  auto const &w = as<Work>(d);
+  auto const& w = as<Work>(d);
   auto const &x = as<Matrix>(a), &y = as<Matrix>(b), &z = as<Matrix>(to);
   auto const m = w.turn_a ? x.columns : x.rows, k = w.turn_a ? x.rows : x.columns;
   auto const n = w.turn_b ? y.rows : y.columns, k_of_b = w.turn_b ? y.columns : y.rows;

@@ -80,8 +80,8 @@ namespace {
 template <class F>
 cudnnStatus_t convolve(cudnnHandle_t handle, cudnnTensorStruct x, cudnnFilterStruct w, cudnnConvolutionStruct how,
                        cudnnTensorStruct y, void* scratch, std::size_t bytes, void* to, int n, F f) {
-  if (bytes != 64 || x.of != w.of || x.of != y.of || y.n != x.n || y.c != w.k || w.c != x.c || y.h != (x.h + 2 * how.pad_h - w.h) / how.stride_h + 1 ||
-      y.w != (x.w + 2 * how.pad_w - w.w) / how.stride_w + 1)
+  if (bytes != 64 || x.of != w.of || x.of != y.of || y.n != x.n || y.c != w.k || w.c != x.c ||
+      y.h != (x.h + 2 * how.pad_h - w.h) / how.stride_h + 1 || y.w != (x.w + 2 * how.pad_w - w.w) / how.stride_w + 1)
     return CUDNN_STATUS_BAD_PARAM;
   stand_in::put(handle->queue, [=] {
     std::memset(scratch, 1, bytes);
@@ -154,26 +154,29 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, void const*, cudnnTensorD
                                       cudnnFilterDescriptor_t w, void const* kernel, cudnnConvolutionDescriptor_t how,
                                       cudnnConvolutionFwdAlgo_t, void* scratch, std::size_t bytes, void const*,
                                       cudnnTensorDescriptor_t y, void* to) {
-  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, y->n * y->c * y->h * y->w, [=, of = x->of](auto& sums, auto a, auto b, auto c) {
-    sums[c] += stand_in::get(from, of, a) * stand_in::get(kernel, of, b);
-  });
+  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, y->n * y->c * y->h * y->w,
+                  [=, of = x->of](auto& sums, auto a, auto b, auto c) {
+                    sums[c] += stand_in::get(from, of, a) * stand_in::get(kernel, of, b);
+                  });
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, void const*, cudnnTensorDescriptor_t x, void const* from,
                                              cudnnTensorDescriptor_t y, void const* dy,
                                              cudnnConvolutionDescriptor_t how, cudnnConvolutionBwdFilterAlgo_t,
-                                             void* scratch, std::size_t bytes, void const*,
-                                             cudnnFilterDescriptor_t w, void* to) {
-  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, w->k * w->c * w->h * w->w, [=, of = x->of](auto& sums, auto a, auto b, auto c) {
-    sums[b] += stand_in::get(from, of, a) * stand_in::get(dy, of, c);
-  });
+                                             void* scratch, std::size_t bytes, void const*, cudnnFilterDescriptor_t w,
+                                             void* to) {
+  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, w->k * w->c * w->h * w->w,
+                  [=, of = x->of](auto& sums, auto a, auto b, auto c) {
+                    sums[b] += stand_in::get(from, of, a) * stand_in::get(dy, of, c);
+                  });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, void const*, cudnnFilterDescriptor_t w, void const* kernel,
                                            cudnnTensorDescriptor_t y, void const* dy, cudnnConvolutionDescriptor_t how,
                                            cudnnConvolutionBwdDataAlgo_t, void* scratch, std::size_t bytes, void const*,
                                            cudnnTensorDescriptor_t x, void* to) {
-  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, x->n * x->c * x->h * x->w, [=, of = x->of](auto& sums, auto a, auto b, auto c) {
-    sums[a] += stand_in::get(kernel, of, b) * stand_in::get(dy, of, c);
-  });
+  return convolve(h, *x, *w, *how, *y, scratch, bytes, to, x->n * x->c * x->h * x->w,
+                  [=, of = x->of](auto& sums, auto a, auto b, auto c) {
+                    sums[a] += stand_in::get(kernel, of, b) * stand_in::get(dy, of, c);
+                  });
 }
 
 }  // extern "C"

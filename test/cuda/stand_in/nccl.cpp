@@ -20,14 +20,14 @@ namespace {
 
 /// One collective: what each rank gives, until all have got what they want.
 struct RendezvousInfo {
-  std::map<int, std::vector<float>> given;                                 // by rank
+  std::map<int, std::vector<float>> given;  // by rank
   int served = 0;
 };
 struct Group {
   int ranks = 0;
   std::set<int> joined, devices;
   bool aborted = false;
-  std::map<std::size_t, RendezvousInfo> meetings;                          // by number
+  std::map<std::size_t, RendezvousInfo> meetings;  // by number
 };
 
 std::map<int, std::shared_ptr<Group>>& groups() {
@@ -42,7 +42,7 @@ struct ncclComm {
   std::shared_ptr<Group> group;
   int rank;
   bool under_way     = true;
-  std::size_t number = 0;                                                  // of its next collective
+  std::size_t number = 0;  // of its next collective
 };
 
 extern "C" {
@@ -52,7 +52,7 @@ char const* ncclGetLastError(ncclComm_t) { return "?"; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static auto last = 0;
   auto const lock  = locked();
-  *id = {}, ++last;
+  *id              = {}, ++last;
   return std::memcpy(id->internal, &last, sizeof last), ncclSuccess;
 }
 ncclResult_t ncclGroupStart() { return ncclSuccess; }
@@ -92,7 +92,7 @@ template <class Take>
 ncclResult_t meet(void const* from, std::size_t n, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
                   Take take) {
   auto const lock = locked();
-  if (comm->under_way || type != ncclFloat32) return ncclInvalidUsage;     // before the last call was over
+  if (comm->under_way || type != ncclFloat32) return ncclInvalidUsage;  // before the last call was over
   comm->under_way = true;
   stand_in::put_until(stream, [=, group = comm->group, rank = comm->rank, number = comm->number++] {
     if (group->aborted) return true;
@@ -140,9 +140,8 @@ ncclResult_t ncclReduce(void const* from, void* to, std::size_t n, ncclDataType_
 }
 ncclResult_t ncclBroadcast(void const* from, void* to, std::size_t n, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
-  return meet(from, n, type, comm, stream, [=](Given const& given) {
-    std::copy_n(given.at(root).begin(), n, static_cast<float*>(to));
-  });
+  return meet(from, n, type, comm, stream,
+              [=](Given const& given) { std::copy_n(given.at(root).begin(), n, static_cast<float*>(to)); });
 }
 ncclResult_t ncclReduceScatter(void const* from, void* to, std::size_t n, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {

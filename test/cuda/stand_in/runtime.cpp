@@ -27,7 +27,7 @@
 
 /// Recursive, because work of one queue may wait for another queue.
 std::recursive_mutex& stand_in::mutex() {
-  static auto& one = *new std::recursive_mutex;                            // outlives whatever frees memory at exit
+  static auto& one = *new std::recursive_mutex;  // outlives whatever frees memory at exit
   return one;
 }
 
@@ -38,9 +38,9 @@ constexpr int devices            = 2;
 
 auto locked() { return std::lock_guard{stand_in::mutex()}; }
 
-thread_local int device = 0;                                               // of this thread
+thread_local int device = 0;  // of this thread
 
-using Work = std::function<bool()>;                                        // called until it is done
+using Work = std::function<bool()>;  // called until it is done
 
 /// Memory of a device alone: a host that touches it ends by SIGSEGV, as with a GPU. It is closed after every 32nd time
 /// that queues ran, because that takes longer than the work of many.
@@ -71,8 +71,8 @@ class DeviceMemory {
 
   std::map<void*, std::size_t> blocks_;
   std::uint64_t times_ = 0;
-  int open_    = 0;
-  bool closed_ = false;
+  int open_            = 0;
+  bool closed_         = false;
 };
 DeviceMemory& device_memory() {
   static auto& one = *new DeviceMemory;
@@ -93,8 +93,8 @@ namespace {
 struct Queue {
   std::deque<Work> waiting;
   std::uint64_t put = 0, done = 0;
-  std::unique_ptr<CUgraph_st> recorded;                                    // while it is recorded, nothing waits
-  bool broken  = false;                                                    // by what cannot be recorded
+  std::unique_ptr<CUgraph_st> recorded;  // while it is recorded, nothing waits
+  bool broken  = false;                  // by what cannot be recorded
   bool running = false;
   int on       = device;
 
@@ -136,8 +136,7 @@ bool run_all(int of = all_devices) {
 }
 
 /// Runs what there is until `ended` says so; other threads may have to put more.
-template <class Ended>
-cudaError_t wait_until(Ended ended) {
+template <class Ended> cudaError_t wait_until(Ended ended) {
   for (;; std::this_thread::yield()) {
     auto const lock = locked();
     if (ended()) return cudaSuccess;
@@ -162,7 +161,7 @@ Shared queue_of(cudaStream_t stream) {
   return mine ? mine : mine = make_queue();
 }
 
-thread_local Queue* recording = nullptr;                                   // by this thread
+thread_local Queue* recording = nullptr;  // by this thread
 
 /// What cannot be recorded ends the recording of whoever calls it in one.
 bool refused() { return recording != nullptr && (recording->broken = true); }
@@ -175,16 +174,17 @@ struct Memory {
     if (bytes > free_bytes) return cudaErrorMemoryAllocation;
     auto const lock = locked();
     device_memory().open();
-    *p = type == cudaMemoryTypeDevice ? device_memory().take(bytes) : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    std::memset(*p, 0xCD, bytes);                                          // no zeros, of which nothing could be seen
+    *p =
+        type == cudaMemoryTypeDevice ? device_memory().take(bytes) : std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(*p, 0xCD, bytes);  // no zeros, of which nothing could be seen
     device_memory().close();
     blocks[static_cast<char const*>(*p)] = {bytes, type};
     return cudaSuccess;
   }
   cudaError_t give(void* p) {
     if (refused()) return cudaErrorStreamCaptureUnsupported;
-    wait_until([on = device] { return run_all(on); });                     // cudaFree waits for the device
-    auto const lock = locked();
+    wait_until([on = device] { return run_all(on); });  // cudaFree waits for the device
+    auto const lock  = locked();
     auto const block = blocks.extract(static_cast<char const*>(p));
     if (block && block.mapped().second == cudaMemoryTypeDevice) device_memory().give(p);
     else std::free(p);
@@ -217,7 +217,7 @@ void stand_in::put_until(cudaStream_t stream, std::function<bool()> work) {
   auto const lock  = locked();
   auto const queue = queue_of(stream);
   if (queue->recorded) {
-    queue->broken = true;                                                  // CUDA could; nobody here does
+    queue->broken = true;  // CUDA could; nobody here does
     return;
   }
   queue->waiting.push_back(std::move(work));
@@ -306,15 +306,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return wait_until([queue = queue_of(stream), mark = queue_of(stream)->put] { return queue->run_to(mark); });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return stand_in::put_until(stream, [other = event->queue, mark = event->mark] {
-           return !other || other->run_to(mark);
-         }), cudaSuccess;
+  return stand_in::put_until(stream,
+                             [other = event->queue, mark = event->mark] { return !other || other->run_to(mark); }),
+         cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st{}, cudaSuccess; }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   auto const lock = locked();
-  if (refused()) return cudaErrorStreamCaptureUnsupported;                 // CUDA could; nobody here does
+  if (refused()) return cudaErrorStreamCaptureUnsupported;  // CUDA could; nobody here does
   return event->queue = queue_of(stream), event->mark = event->queue->put, cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -334,8 +334,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   auto const lock  = locked();
   auto const queue = queue_of(stream);
   if (queue->recorded || mode != cudaStreamCaptureModeThreadLocal) return cudaErrorInvalidValue;
-  queue->recorded = std::make_unique<CUgraph_st>();
-  recording       = queue.get();
+  queue->recorded      = std::make_unique<CUgraph_st>();
+  recording            = queue.get();
   return queue->broken = false, cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -351,9 +351,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* run, cudaGraph_t graph, unsign
   return *run = new CUgraphExec_st{graph->work}, cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t run, cudaStream_t stream) {
-  return stand_in::put(stream, [work = run->work] {
-           for (auto const& one : work) one();
-         }), cudaSuccess;
+  return stand_in::put(stream,
+                       [work = run->work] {
+                         for (auto const& one : work) one();
+                       }),
+         cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* n) {
   return nodes == nullptr ? (*n = graph->work.size(), cudaSuccess) : cudaErrorInvalidValue;

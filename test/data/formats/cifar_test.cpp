@@ -37,9 +37,7 @@ std::string complaint(Content const& content) {
   in.plain("test_batch.bin", content);
   try {
     data::cifar10(in.path(), data::test);
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "no complaint";
 }
 

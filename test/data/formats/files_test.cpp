@@ -79,6 +79,6 @@ TEST_CASE("lines may be longer than every buffer, up to a cap", "[data][files]")
   auto const file = in.plain("text", text("a\n" + big + "\nb\n"));
   CHECK(lines(data::text_lines({file})) == std::vector<std::string>{"0:0:a", "0:1:" + big, "0:2:b"});
   CHECK(lines(data::text_lines({file}, {}, 300'000)).size() == 3);
-  CHECK_THROWS_WITH(lines(data::text_lines({file}, {}, 299'999)), Contains("text: line 1, byte ") &&
-                                                                      Contains("a line of more than 299999 bytes"));
+  CHECK_THROWS_WITH(lines(data::text_lines({file}, {}, 299'999)),
+                    Contains("text: line 1, byte ") && Contains("a line of more than 299999 bytes"));
 }

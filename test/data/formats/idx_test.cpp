@@ -38,9 +38,7 @@ Content labels(std::uint32_t n) { return idx_bytes(8, {n}, n); }
 std::string complaint(Folder const& in, std::string const& images_file) {
   try {
     data::idx(images_file, in.plain("good_labels", labels(4)));
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "no complaint";
 }
 std::string complaint(Content const& broken) {
@@ -112,23 +110,23 @@ TEST_CASE("a header that promises far more than there is takes no memory for it"
 }
 
 TEST_CASE("a gzip too small for what its header promises is refused before it is unpacked", "[data]") {
-  auto const in    = Folder{};
-  auto const bomb  = in.gzipped("bomb.gz", idx_bytes(8, {0xFFFFFFFF, 28, 28}, 4U << 20));  // of 4 MiB
-  auto const size  = std::filesystem::file_size(bomb);
+  auto const in   = Folder{};
+  auto const bomb = in.gzipped("bomb.gz", idx_bytes(8, {0xFFFFFFFF, 28, 28}, 4U << 20));  // of 4 MiB
+  auto const size = std::filesystem::file_size(bomb);
   REQUIRE(size < (1U << 20));
   CHECK_THAT(complaint(in, bomb),
              Contains("bomb.gz: byte 16: the header promises 4294967295 x 28 x 28 = 3367254359280 bytes of data, but a "
-                      "file of " + std::to_string(size) + " packed bytes holds at most " +
-                      std::to_string(size * 1032)));
+                      "file of " +
+                      std::to_string(size) + " packed bytes holds at most " + std::to_string(size * 1032)));
 }
 
 TEST_CASE("a gzip is unpacked no further than its header promises", "[data]") {
-  auto const in   = Folder{};
-  auto longer     = images(4);
-  longer.resize(longer.size() + (8U << 20));                               // zeros, which are packed well
+  auto const in = Folder{};
+  auto longer   = images(4);
+  longer.resize(longer.size() + (8U << 20));  // zeros, which are packed well
   CHECK_THAT(complaint(in, in.gzipped("longer.gz", longer)),
              Contains("longer.gz: byte 40: the data of 4 x 2 x 3 = 24 bytes ends here, but the file goes on"));
-  auto const most = in.gzipped("most.gz", images(1'000'000, 1, 1));        // nothing is refused that deflate can do
+  auto const most = in.gzipped("most.gz", images(1'000'000, 1, 1));  // nothing is refused that deflate can do
   CHECK(data::idx(most, in.gzipped("l.gz", labels(1'000'000))).size() == 1'000'000);
   auto zeros = idx_bytes(8, {1, 4096, 4096}, 0);
   zeros.resize(zeros.size() + (16U << 20));
@@ -145,8 +143,8 @@ TEST_CASE("a gzip that is none, damaged or cut off is refused", "[data]") {
   cut.resize(whole.size() / 2);
   CHECK_THAT(complaint(in, in.plain("cut.gz", cut)),
              Contains("cut.gz: byte ") && Contains("the gzip ends in the middle"));
-  auto damaged                = whole;
-  damaged[whole.size() - 6]  ^= 0xFF;                                      // a byte of the check sum
+  auto damaged = whole;
+  damaged[whole.size() - 6] ^= 0xFF;  // a byte of the check sum
   CHECK_THAT(complaint(in, in.plain("damaged.gz", damaged)),
              Contains("damaged.gz: byte ") && Contains("the gzip is damaged"));
 }
@@ -181,7 +179,7 @@ TEST_CASE("the real MNIST is read as its authors describe it", "[data][golden]")
   auto stream = data::mnist(*folder, data::train).stream(0);
   for (Sample<std::uint8_t, std::uint8_t> row; stream.next(row);)
     for (auto const p : row.x) sum += p;
-  CHECK(sum / 255 / 784 / 60'000 == Approx(0.1307).margin(5e-5));          // the mean that torchvision normalises with
+  CHECK(sum / 255 / 784 / 60'000 == Approx(0.1307).margin(5e-5));  // the mean that torchvision normalises with
 }
 
 }  // namespace idx_test

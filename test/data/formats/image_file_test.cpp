@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/data/folder.hpp"
 #include "golden.hpp"
 #include "pictures.hpp"
+#include "test/data/folder.hpp"
 
 #include <chorale/core/random.hpp>
 #include <chorale/data/formats/image_file.hpp>
@@ -50,9 +50,7 @@ Image png(char const* hex, std::size_t channels) {
 std::string complaint(ConstBytes bytes, data::ImageOptions options = {}) {
   try {
     data::decode_image(bytes, options, "cat.jpg");
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "no complaint";
 }
 
@@ -80,8 +78,8 @@ TEST_CASE("pictures of every kind are read as PIL reads them", "[data][image][go
     CHECK(read(1) == sources::hex(picture.grey));
     CHECK(read(3) == sources::hex(picture.rgb));
     if (*picture.rgba != 0) CHECK(read(4) == sources::hex(picture.rgba));
-    auto const box  = data::Box{1, 2, 3, 4};
-    auto const part = data::decode_image(sources::bytes_of(file), {.channels = 1, .box = box}).pixels;
+    auto const box   = data::Box{1, 2, 3, 4};
+    auto const part  = data::decode_image(sources::bytes_of(file), {.channels = 1, .box = box}).pixels;
     auto const width = *picture.rgba != 0 ? 7U : 16U;
     for (std::size_t i = 0; i < 12; ++i) CHECK(part[i] == read(1)[(1 + i / 4) * width + 2 + i % 4]);
   }
@@ -119,14 +117,14 @@ TEST_CASE("JPEG images come back nearly as they were, in colour and in grey", "[
 TEST_CASE("a cut or damaged image is an error, wherever, and never the end of the program", "[data][image]") {
   auto const image = smooth(20, 20, 3);
   for (auto const& whole : {data::encode_jpeg(image.view()), data::encode_png(image.view())}) {
-    for (std::size_t n = 0; n + 2 < whole.size(); ++n) {                   // a JPEG without its last marker is whole
+    for (std::size_t n = 0; n + 2 < whole.size(); ++n) {  // a JPEG without its last marker is whole
       CAPTURE(n, whole.size());
       CHECK(complaint(ConstBytes{whole}.first(n)) != "no complaint");
     }
     for (std::size_t n = 0; n < whole.size(); ++n) {
       auto changed = whole;
       changed[n] ^= std::byte{0x41};
-      CHECK_NOTHROW(complaint(changed));                                   // an image, or a BadFile
+      CHECK_NOTHROW(complaint(changed));  // an image, or a BadFile
     }
   }
   auto png = data::encode_png(image.view());
@@ -156,11 +154,11 @@ TEST_CASE("an image that claims to be huge is refused before memory is taken", "
   CHECK_THAT(complaint(jpeg), Contains("61680 x 61680 pixels, but at most 67108864 are read"));
   CHECK_THAT(complaint(data::encode_png(smooth(20, 30, 3).view()), {.max_pixels = 599}),
              Contains("20 x 30 pixels, but at most 599"));
-  sof[5] = sof[7] = std::byte{0x1f};                       // 8176 x 8176, fewer than max_pixels
+  sof[5] = sof[7] = std::byte{0x1f};  // 8176 x 8176, fewer than max_pixels
   CHECK_THAT(complaint(jpeg), Contains("its header claims more pixels than ") && Contains(" bytes can hold"));
-  auto png = sources::hex(golden::png_rgb);                // 2 x 2; its header has a checksum
+  auto png = sources::hex(golden::png_rgb);  // 2 x 2; its header has a checksum
   png[18] = png[22] = 0x10;
-  auto const crc = ::crc32(0, png.data() + 12, 17);
+  auto const crc    = ::crc32(0, png.data() + 12, 17);
   for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(crc >> (24 - 8 * i));
   CHECK_THAT(complaint(sources::bytes_of(png)), Contains("its header claims more pixels than 7"));
 }
@@ -168,11 +166,11 @@ TEST_CASE("an image that claims to be huge is refused before memory is taken", "
 TEST_CASE("a text of a PNG file takes no memory, whatever length it claims", "[data][image]") {
   auto file       = data::encode_png(smooth(4, 4, 3).view());
   auto const held = [] {
-    auto const now = ::mallinfo2();                        // libpng allocates with malloc
+    auto const now = ::mallinfo2();  // libpng allocates with malloc
     return now.uordblks + now.hblkhd;
   };
-  file.resize(33);                                         // its header
-  auto const text = std::string("\x16\0\0\7tEXtTitle\0", 14);            // of 352 MiB
+  file.resize(33);                                             // its header
+  auto const text = std::string("\x16\0\0\7tEXtTitle\0", 14);  // of 352 MiB
   for (auto const c : text) file.push_back(static_cast<std::byte>(c));
   auto const before = held();
   auto reader       = data::detail::PngReader{};
@@ -200,8 +198,8 @@ TEST_CASE("a part of an image is the same whether only that is decoded, or all a
         auto const whole = data::decode_image(bytes, {.channels = channels});
         for (std::uint64_t i = 0; i < 60; ++i) {
           auto const rows = 1 + random.below(100 + 4 * i, height), columns = 1 + random.below(101 + 4 * i, width);
-          auto const box  = data::Box{random.below(102 + 4 * i, height - rows + 1),
-                                      random.below(103 + 4 * i, width - columns + 1), rows, columns};
+          auto const box = data::Box{random.below(102 + 4 * i, height - rows + 1),
+                                     random.below(103 + 4 * i, width - columns + 1), rows, columns};
           CAPTURE(channels, height, width, box.top, box.left, rows, columns);
           auto expected = Bytes8{};
           data::crop(whole.view(), box, expected);
@@ -217,7 +215,7 @@ TEST_CASE("a part of an image is the same whether only that is decoded, or all a
 
 TEST_CASE("a JPEG image may come into memory that an earlier one has used", "[data][image]") {
   auto const small = data::encode_jpeg(smooth(8, 8, 3).view()), large = data::encode_jpeg(smooth(40, 30, 3).view());
-  auto image       = Image{};
+  auto image = Image{};
   data::decode_jpeg(large, image);
   auto const* const memory = image.pixels.data();
   data::decode_jpeg(small, image);

@@ -48,9 +48,9 @@ TEST_CASE("a folder of pictures for each class becomes rows with labels", "[data
   auto const root   = folder / "pictures";
   auto const rgb    = Pixels{255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30};
   write(root / "dog" / "b.png", {2, 2, 3}, rgb);
-  write(root / "dog" / "a.PNG", {2, 2, 1}, {0, 50, 100, 250});                              // grey
+  write(root / "dog" / "a.PNG", {2, 2, 1}, {0, 50, 100, 250});  // grey
   write(root / "cat" / "1.png", {2, 2, 4}, {9, 8, 7, 255, 1, 2, 3, 255, 4, 5, 6, 255, 7, 7, 7, 255});
-  write(root / "cat" / "2.png", {4, 4, 3}, Pixels(48, 80));                                 // scaled
+  write(root / "cat" / "2.png", {4, 4, 3}, Pixels(48, 80));  // scaled
   write(root / "owl" / "x.jpeg", {2, 2, 3}, Pixels(12, 200), false);
   std::ofstream{root / "cat" / "notes.txt"} << "no picture";
   std::ofstream{root / "README"} << "no class";
@@ -97,7 +97,7 @@ TEST_CASE("hidden files are no data, and folders in a class belong to it", "[dat
     return all.at(0);
   };
   auto const before = lines();
-  std::filesystem::rename(root / "cat" / "more", root / "cat" / "mare");   // other names
+  std::filesystem::rename(root / "cat" / "more", root / "cat" / "mare");  // other names
   CHECK(lines() != before);
 }
 
@@ -134,7 +134,8 @@ TEST_CASE("a folder that is no such folder is one sentence", "[data][image]") {
   std::filesystem::create_directories(root / "cat");
   CHECK_THROWS_WITH(data::image_folder(root), Contains("cat: has no .png, .jpg or .jpeg."));
   std::ofstream{root / "cat" / "1.png"} << "not a picture";
-  CHECK_THROWS_WITH(all_of(data::image_folder(root)), Contains("1.png: neither JPEG, which begins with ff d8, nor PNG"));
+  CHECK_THROWS_WITH(all_of(data::image_folder(root)),
+                    Contains("1.png: neither JPEG, which begins with ff d8, nor PNG"));
   CHECK_THROWS_WITH(data::image_folder(root, {.shape = {2, 2, 2}}), Contains("1 or 3 channels, but 2 are asked for"));
 }
 

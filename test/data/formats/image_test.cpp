@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/data/folder.hpp"
 #include "golden.hpp"
+#include "test/data/folder.hpp"
 
 #include <chorale/data/formats/image.hpp>
 
@@ -39,7 +39,7 @@ std::vector<float> floats(std::string const& hex) {
 }  // namespace
 
 TEST_CASE("crop takes a box, and nothing beyond the image", "[data][image]") {
-  auto const pixels = Bytes8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};        // (2, 3, 2)
+  auto const pixels = Bytes8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};  // (2, 3, 2)
   auto const image  = ImageView<std::uint8_t>{pixels, {2, 3, 2}};
   auto out          = Bytes8{};
   data::crop(image, {.top = 0, .left = 1, .height = 2, .width = 2}, out);
@@ -53,21 +53,21 @@ TEST_CASE("crop takes a box, and nothing beyond the image", "[data][image]") {
 }
 
 TEST_CASE("shift moves an image inside its frame, and black comes in", "[data][image]") {
-  auto const pixels = std::vector<int>{1, 2, 3,  4, 5, 6};                 // (2, 3, 1)
+  auto const pixels = std::vector<int>{1, 2, 3, 4, 5, 6};  // (2, 3, 1)
   auto const moved  = [&](std::ptrdiff_t down, std::ptrdiff_t right) {
     auto out = std::vector<int>{9};
     data::shift(ImageView<int>{pixels, {2, 3, 1}}, {down, right}, out);
     return out;
   };
   CHECK(moved(0, 0) == pixels);
-  CHECK(moved(1, 0) == std::vector{0, 0, 0,  1, 2, 3});
-  CHECK(moved(-1, 1) == std::vector{0, 4, 5,  0, 0, 0});
-  CHECK(moved(0, -2) == std::vector{3, 0, 0,  6, 0, 0});
+  CHECK(moved(1, 0) == std::vector{0, 0, 0, 1, 2, 3});
+  CHECK(moved(-1, 1) == std::vector{0, 4, 5, 0, 0, 0});
+  CHECK(moved(0, -2) == std::vector{3, 0, 0, 6, 0, 0});
   for (auto const far : {-3, 3, 1'000'000}) CHECK(moved(0, far) == std::vector<int>(6));
   for (auto const far : {-2, 2, -1'000'000}) CHECK(moved(far, 1) == std::vector<int>(6));
   auto two = std::vector<int>{};
   data::shift(ImageView<int>{std::vector{1, 2, 3, 4}, {1, 2, 2}}, {0, 1}, two);
-  CHECK(two == std::vector{0, 0, 1, 2});                                   // both channels of a pixel
+  CHECK(two == std::vector{0, 0, 1, 2});  // both channels of a pixel
   auto seen = std::map<std::pair<std::ptrdiff_t, std::ptrdiff_t>, int>{};
   for (std::uint64_t row = 0; row < 900; ++row) {
     auto const by = data::random_shift(1, Random{1, row});
@@ -77,7 +77,7 @@ TEST_CASE("shift moves an image inside its frame, and black comes in", "[data][i
   for (auto const& [by, times] : seen) {
     CHECK(std::abs(by.first) <= 1);
     CHECK(std::abs(by.second) <= 1);
-    CHECK(times > 50);                                                     // of 100 that are expected
+    CHECK(times > 50);  // of 100 that are expected
   }
 }
 
@@ -91,14 +91,14 @@ TEST_CASE("a central box is in the middle, and a random one anywhere inside, by 
     CHECK((one.top == two.top && one.left == two.left));
     seen.insert({one.top, one.left});
   }
-  CHECK(seen.size() == 6);                                                 // every place was met: 2 rows, 3 columns
+  CHECK(seen.size() == 6);  // every place was met: 2 rows, 3 columns
   CHECK((seen.begin()->first == 0 && seen.rbegin()->first == 1 && seen.rbegin()->second == 2));
   CHECK_THROWS_AS(data::central_box({5, 8, 3}, 6, 1), BadArgument);
   CHECK_THROWS_AS(data::random_box({5, 8, 3}, 1, 9, Random{1, 1}), BadArgument);
 }
 
 TEST_CASE("flips move whole pixels, and twice is nothing", "[data][image]") {
-  auto const pixels = Bytes8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};        // (2, 3, 2)
+  auto const pixels = Bytes8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};  // (2, 3, 2)
   auto out = Bytes8{}, back = Bytes8{};
   data::flip_left_right(ImageView<std::uint8_t>{pixels, {2, 3, 2}}, out);
   CHECK(out == Bytes8{4, 5, 2, 3, 0, 1, 10, 11, 8, 9, 6, 7});
@@ -118,7 +118,7 @@ TEST_CASE("resize gives the numbers of torch's bilinear interpolation", "[data][
     REQUIRE(out.size() == expected.size());
     auto worst = 0.0F;
     for (std::size_t i = 0; i < out.size(); ++i) worst = std::max(worst, std::abs(out[i] - expected[i]));
-    CHECK(worst < 1e-3F);                                                  // a few units in the last place of 255
+    CHECK(worst < 1e-3F);  // a few units in the last place of 255
   };
   check(3, 7, golden::resized_3_7);
   check(8, 2, golden::resized_8_2);

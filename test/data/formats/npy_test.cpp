@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/data/folder.hpp"
 #include "golden.hpp"
+#include "test/data/folder.hpp"
 
 #include <chorale/data/formats/npy.hpp>
 
@@ -28,14 +28,11 @@ Content file_of(std::string const& dict, std::size_t zeros = 0, std::uint8_t ver
   return bytes;
 }
 
-template <class T = float>
-std::string complaint(Content const& content) {
+template <class T = float> std::string complaint(Content const& content) {
   auto const in = Folder{};
   try {
     data::read_npy<T>(in.plain("file.npy", content));
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "no complaint";
 }
 

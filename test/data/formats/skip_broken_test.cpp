@@ -23,8 +23,7 @@ struct Picky {
   }
 };
 
-template <class D>
-std::vector<std::pair<float, std::vector<int>>> pass(D const& rows) {
+template <class D> std::vector<std::pair<float, std::vector<int>>> pass(D const& rows) {
   auto stream = rows.stream(0);
   auto all    = std::vector<std::pair<float, std::vector<int>>>{};
   for (Sample<float, int> row; stream.next(row);) all.push_back({row.x[0], {row.y.begin(), row.y.end()}});
@@ -47,7 +46,7 @@ TEST_CASE("rows that a map cannot read end the pass, or are left out and counted
   CHECK(skipped->first().find("row 2 is broken") != std::string::npos);
   for (auto const& [noise, place] : expected) {
     CHECK(place.at(0) % 5 != 2);
-    CHECK(place.at(0) == place.at(1));                     // what is left out moves no other row to another place
+    CHECK(place.at(0) == place.at(1));  // what is left out moves no other row to another place
   }
   for (std::size_t const threads : {1U, 2U, 8U})
     for (std::size_t const ahead : {0U, 1U, 100U}) {

@@ -33,8 +33,7 @@ using namespace chorale;
 using chorale::test::Folder;
 
 /// All x, and all y, of rows.
-template <class Rows>
-auto all_of(Rows const& rows, std::size_t epoch = 0) {
+template <class Rows> auto all_of(Rows const& rows, std::size_t epoch = 0) {
   auto row    = typename Rows::element{};
   auto stream = rows.stream(epoch);
   auto x      = std::vector<double>{};
@@ -72,10 +71,10 @@ TEST_CASE("arrays of numpy's default types become those that are asked for, wher
   auto const file = data::NpzFile{path};
   auto halves     = std::vector<float>{};
   for (int i = 0; i < 24; ++i) halves.push_back(static_cast<float>(i) / 2);
-  for (auto const* name : {"x", "columns", "halves"}) {    // float64, the same column by column, float16
+  for (auto const* name : {"x", "columns", "halves"}) {  // float64, the same column by column, float16
     CHECK(file.read<float>(name).shape == std::vector<std::size_t>{4, 2, 3});
     CHECK(file.read<float>(name).values == halves);
-    CHECK(all_of(data::npz(path, name, "y")).second == std::vector<double>{3, 1, 2, 0});    // int64
+    CHECK(all_of(data::npz(path, name, "y")).second == std::vector<double>{3, 1, 2, 0});  // int64
   }
   CHECK(file.read<std::uint8_t>("mask").values[2] == 1);
   CHECK(file.read<std::int64_t>("large").values[2] == (std::int64_t{1} << 53) + 1);
@@ -98,8 +97,8 @@ TEST_CASE("an .npz file with two arrays of one name is refused", "[data]") {
   auto two          = read_file(golden + "arrays.npz");
   for (auto at = two.find("y.npy"); at != two.npos; at = two.find("y.npy", at)) two[at] = 'x';
   replace_file(folder / "two.npz", two);
-  CHECK_THROWS_WITH(data::NpzFile{folder / "two.npz"}, Catch::Contains("two.npz: byte ") &&
-                                                           Catch::Contains("there are two arrays \"x\""));
+  CHECK_THROWS_WITH(data::NpzFile{folder / "two.npz"},
+                    Catch::Contains("two.npz: byte ") && Catch::Contains("there are two arrays \"x\""));
 }
 
 TEST_CASE("a file that claims more than it has is one sentence, and takes no memory", "[data]") {
@@ -145,8 +144,8 @@ TEST_CASE("no reader waits for a FIFO, or reads a device or a folder", "[data]")
   auto const folder = Folder{};
   auto const pipe   = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  for (auto const& one : {std::pair{pipe, "a FIFO"}, {std::filesystem::path{"/dev/zero"}, "a device"},
-                          {folder.path, "a folder"}}) {
+  for (auto const& one :
+       {std::pair{pipe, "a FIFO"}, {std::filesystem::path{"/dev/zero"}, "a device"}, {folder.path, "a folder"}}) {
     auto const refused = [&](auto const& read) {
       CHECK_THROWS_WITH(read(one.first), Catch::Contains(one.first.string() + ": is " + one.second +
                                                          ", and only regular files are read"));
@@ -172,22 +171,20 @@ TEST_CASE("a damaged .npz file is refused wherever it is cut or changed", "[data
       CHECK_THROWS_AS(data::NpzFile{folder / "cut.npz"}.read<std::uint8_t>("x"), BadFile);
     }
     auto refused = 0, same = 0;
-    for (std::size_t i = 0; i < whole.size(); i += 5) {    // a changed byte is found, or changes nothing
+    for (std::size_t i = 0; i < whole.size(); i += 5) {  // a changed byte is found, or changes nothing
       auto changed = whole;
       changed[i]   = static_cast<char>(changed[i] ^ 0x41);
       replace_file(folder / "changed.npz", changed);
       auto const x = [&]() -> std::optional<std::vector<std::uint8_t>> {
         try {
           return data::NpzFile{folder / "changed.npz"}.read<std::uint8_t>("x").values;
-        } catch (BadFile const&) {
-          return {};
-        }
+        } catch (BadFile const&) { return {}; }
       }();
       ++(x ? same : refused);
       if (x) REQUIRE(*x == data::NpzFile{golden + name}.read<std::uint8_t>("x").values);
     }
     CHECK(refused > 30);
-    CHECK(same > 10);                                      // times, and bytes of the other arrays
+    CHECK(same > 10);  // times, and bytes of the other arrays
   }
   CHECK_THROWS_WITH(data::NpzFile{folder / "none.npz"}, Catch::Contains("none.npz: cannot be opened: No such file"));
 }
@@ -212,7 +209,7 @@ TEST_CASE("rows of a CSV file have the target by its name", "[data]") {
   CHECK(all_of(data::csv<double, std::int64_t>(file, "label")).second == std::vector<double>{2147483648, 2147483647});
   replace_file(file, "a,label\n1,2\n,0\n");
   CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("row 2, column a is empty"));
-  for (auto const* last : {"3", "3,x"}) {                  // nobody is writing it: no row is left out
+  for (auto const* last : {"3", "3,x"}) {  // nobody is writing it: no row is left out
     replace_file(file, std::string{"a,label\n1,2\n"} + last);
     CHECK_THROWS_WITH(data::csv(file, "label"), Catch::Contains("line 3"));
   }
@@ -228,7 +225,7 @@ TEST_CASE("a CSV file as spreadsheets and other programs write it is read", "[da
     return all_of(data::csv<double, std::int64_t>(file, "y", options));
   };
   using Numbers = std::pair<std::vector<double>, std::vector<double>>;
-  CHECK(read("\xEF\xBB\xBFy,a\n1,2\n") == Numbers{{2}, {1}});                             // a byte order mark
+  CHECK(read("\xEF\xBB\xBFy,a\n1,2\n") == Numbers{{2}, {1}});  // a byte order mark
   CHECK(read("a, y\r\n 1.5 ,\t2 \r\n+3, +4") == Numbers{{1.5, 3}, {2, 4}});
   CHECK(read("a, \"b, c\" ,y\nTrue,FALSE,true\n") == Numbers{{1, 0}, {1}});
   CHECK(read("a,y\nNA,1\n,2\nnan,3\n?,4\n", {.missing = -1}) == Numbers{{-1, -1, -1, -1}, {1, 2, 3, 4}});
@@ -237,14 +234,14 @@ TEST_CASE("a CSV file as spreadsheets and other programs write it is read", "[da
   CHECK(read("y,a\nsetosa,1\n\"vir, a\",2\n", {.classes = {"vir, a", "setosa"}}) == Numbers{{1, 2}, {1, 0}});
   CHECK(read("name,a,y\nIris,1,2\n", {.without = {"name"}}) == Numbers{{1}, {2}});
   CHECK(read("a,y\n2,-3.0\n3,1e3\n") == Numbers{{2, 3}, {-3, 1000}});
-  CHECK(read("a,y\r1,2\r\r3,4\r") == Numbers{{1, 3}, {2, 4}});                            // of old Macintoshes
+  CHECK(read("a,y\r1,2\r\r3,4\r") == Numbers{{1, 3}, {2, 4}});  // of old Macintoshes
   CHECK(read("a,y\n1,2\r3,4\r\n") == Numbers{{1, 3}, {2, 4}});
   CHECK(read("\"a\r\nb\",y\r\n\"1\",\"2\"\r\n") == Numbers{{1}, {2}});
   CHECK(read("\xEF\xBB\xBF\"a \"\"x\"\"\";y\r\n\" 3\" ;4", {.separator = ';'}) == Numbers{{3}, {4}});
   CHECK(read("a b y\n1 2 3\n", {.separator = ' '}) == Numbers{{1, 2}, {3}});
   auto const nan = read("a,y\n#N/A,1\n", {.missing = std::numeric_limits<double>::quiet_NaN()});
   CHECK(nan.first[0] != nan.first[0]);
-  replace_file(file, "a,y\n1,9007199254740993\n");        // beyond the whole numbers of double
+  replace_file(file, "a,y\n1,9007199254740993\n");  // beyond the whole numbers of double
   auto row    = Sample<double, std::int64_t>{};
   auto stream = data::csv<double, std::int64_t>(file, "y").stream(0);
   CHECK((stream.next(row) && row.y[0] == 9007199254740993));
@@ -254,8 +251,8 @@ TEST_CASE("a CSV file as spreadsheets and other programs write it is read", "[da
 }
 
 TEST_CASE("a CSV file that is not read is a sentence with the option that reads it", "[data]") {
-  auto const folder = Folder{};
-  auto const file   = folder / "rows.csv";
+  auto const folder  = Folder{};
+  auto const file    = folder / "rows.csv";
   auto const refused = [&](std::string const& text, std::string const& what, std::string const& option,
                            data::CsvOptions const& options = {}) {
     replace_file(file, text);
@@ -287,23 +284,26 @@ TEST_CASE("a CSV file that is not read is a sentence with the option that reads 
   refused("a,y\n1,inf\n", "line 2, row 1, column y is inf, no finite number", "another number");
   refused("a,y\n1,2\n", "has no column b", "one of a, y", {.without = {"b"}});
   refused("a,y\n1,2\n", "the target y is to be left out", "another target", {.without = {"y"}});
-  refused("\xFF\xFE" "a", "line 1: the text is UTF-16", "iconv");
+  refused(
+      "\xFF\xFE"
+      "a",
+      "line 1: the text is UTF-16", "iconv");
   refused("", "is empty", "a file whose first line");
 }
 
 TEST_CASE("the last rows of a dataset are for validation", "[data]") {
   auto const rows                = data::from_tensors(std::vector<float>{0, 1, 2, 3, 4, 5, 6}, std::vector<int>(7), 1);
   auto const [train, validation] = data::validation_split(rows, 0.2);
-  CHECK(all_of(train).first == std::vector<double>{0, 1, 2, 3, 4});        // floor(7 * 0.8), as in Keras
+  CHECK(all_of(train).first == std::vector<double>{0, 1, 2, 3, 4});  // floor(7 * 0.8), as in Keras
   CHECK(all_of(validation).first == std::vector<double>{5, 6});
   for (auto const part : {0.0, 1.0, -0.5, 1.5, 0.95})
     CHECK_THROWS_WITH(data::validation_split(rows, part), Catch::Contains("validation_split of 7 rows takes a part"));
 }
 
 TEST_CASE("rows that were shuffled and cached before they are split are on one side in every epoch", "[data]") {
-  auto const rows = data::from_tensors(std::vector<float>{0, 1, 2, 3, 4, 5, 6}, std::vector<int>(7), 1);
+  auto const rows                = data::from_tensors(std::vector<float>{0, 1, 2, 3, 4, 5, 6}, std::vector<int>(7), 1);
   auto const [train, validation] = data::validation_split(rows.shuffle(7, 1).cache(), 0.3);
-  auto const first = all_of(validation).first;
+  auto const first               = all_of(validation).first;
   CHECK(first != std::vector<double>{4, 5, 6});
   for (std::size_t epoch = 0; epoch < 5; ++epoch) {
     CHECK(all_of(validation, epoch).first == first);

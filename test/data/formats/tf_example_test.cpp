@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/data/folder.hpp"
 #include "golden.hpp"
+#include "test/data/folder.hpp"
 
 #include <chorale/core/random.hpp>
 #include <chorale/data/formats/tf_example.hpp>
@@ -27,15 +27,15 @@ using Floats   = std::vector<float>;
 using Integers = std::vector<std::int64_t>;
 
 Example golden_example() {
-  auto e = Example{};
-  e.features["image"]   = Strings{{"\x00\xff\x10", 3}, "", "png"};
-  e.features["label"]   = Integers{7};
-  e.features["many"]    = Integers{0, 1, 127, 128, 300, -1, std::numeric_limits<std::int64_t>::max(),
-                                   std::numeric_limits<std::int64_t>::min()};
-  e.features["weights"] = Floats{0, 1.5F, -2.25F, std::numeric_limits<float>::max(),
-                                 std::numeric_limits<float>::infinity()};
-  e.features["none"]    = Floats{};
-  e.features["unset"]   = {};
+  auto e              = Example{};
+  e.features["image"] = Strings{{"\x00\xff\x10", 3}, "", "png"};
+  e.features["label"] = Integers{7};
+  e.features["many"]  = Integers{
+      0, 1, 127, 128, 300, -1, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
+  e.features["weights"] =
+      Floats{0, 1.5F, -2.25F, std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity()};
+  e.features["none"]  = Floats{};
+  e.features["unset"] = {};
   return e;
 }
 
@@ -44,9 +44,7 @@ Example parsed(std::string const& text) { return Example::parse(sources::bytes_o
 std::string complaint(std::string const& text) {
   try {
     parsed(text);
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "no complaint";
 }
 
@@ -104,21 +102,47 @@ TEST_CASE("what is written is read back, and every cut of it is an error or less
 
 TEST_CASE("parts of a message are merged as protobuf merges them", "[data][example]") {
   // entry "a" with two values: packed 1 2, then 3 alone, in two Feature messages
-  auto const integers = parsed(with_entry("0a0161" "1206" "1a04" "0a020102" "1204" "1a02" "0803"));
+  auto const integers =
+      parsed(with_entry("0a0161"
+                        "1206"
+                        "1a04"
+                        "0a020102"
+                        "1204"
+                        "1a02"
+                        "0803"));
   CHECK(integers.get<std::int64_t>("a") == Integers{1, 2, 3});
-  auto const floats = parsed(with_entry("0a0161" "1206" "1a04" "0a020102" "1209" "1207" "0d0000803f" "0a00"));
-  CHECK(floats.get<float>("a") == Floats{1});                              // of two kinds, the last one
-  CHECK(parsed(with_entry("1206" "1a04" "0a020102")).get<std::int64_t>("") == Integers{1, 2});
+  auto const floats =
+      parsed(with_entry("0a0161"
+                        "1206"
+                        "1a04"
+                        "0a020102"
+                        "1209"
+                        "1207"
+                        "0d0000803f"
+                        "0a00"));
+  CHECK(floats.get<float>("a") == Floats{1});  // of two kinds, the last one
+  CHECK(parsed(with_entry("1206"
+                          "1a04"
+                          "0a020102"))
+            .get<std::int64_t>("") == Integers{1, 2});
   CHECK(parsed(with_entry("0a0161")).features.at("a").index() == 0);
   // twice the same name, of which protobuf takes the last one; a field that nobody knows is passed over
-  CHECK_THAT(complaint("0a180a0a0a01611205" "1a030a01010a0a0a01611205" "1a030a0102"),
+  CHECK_THAT(complaint("0a180a0a0a01611205"
+                       "1a030a01010a0a0a01611205"
+                       "1a030a0102"),
              Contains("an Example: two features are called \"a\""));
-  CHECK(parsed("0a0c0a0a0a01611205" "1a030a0102" "1003" "1a0178" "21" "0000000000000000" "2d00000000")
+  CHECK(parsed("0a0c0a0a0a01611205"
+               "1a030a0102"
+               "1003"
+               "1a0178"
+               "21"
+               "0000000000000000"
+               "2d00000000")
             .get<std::int64_t>("a") == Integers{2});
 }
 
 TEST_CASE("a feature that records may lack has a default, or is found by a map", "[data][example]") {
-  auto const row  = [](Example const& example, data::Fields const& fields) {
+  auto const row = [](Example const& example, data::Fields const& fields) {
     auto const bytes = example.bytes();
     auto x           = std::vector<float>{};
     auto y           = std::vector<int>{};
@@ -153,8 +177,14 @@ TEST_CASE("bytes that are no Example are refused at their byte", "[data][example
   CHECK_THAT(complaint("0affffffffffffffffff01"), Contains("byte 11: 18446744073709551615 bytes are needed"));
   CHECK_THAT(complaint("0801"),
              Contains("byte 0: Example.features needs a length and bytes, but the field has a varint"));
-  CHECK_THAT(complaint(with_entry("1205" "1203" "0a0100")), Contains("byte 10: 4 bytes are needed"));
-  CHECK_THAT(complaint(with_entry("1204" "1202" "0801")), Contains("a float needs 32 bits"));
+  CHECK_THAT(complaint(with_entry("1205"
+                                  "1203"
+                                  "0a0100")),
+             Contains("byte 10: 4 bytes are needed"));
+  CHECK_THAT(complaint(with_entry("1204"
+                                  "1202"
+                                  "0801")),
+             Contains("a float needs 32 bits"));
 }
 
 TEST_CASE("a feature that is missing or of another kind is named", "[data][example]") {
@@ -162,7 +192,7 @@ TEST_CASE("a feature that is missing or of another kind is named", "[data][examp
   CHECK_THROWS_WITH(e.get<float>("wieghts"), Contains("no feature \"wieghts\"") && Contains("\"unset\", \"weights\""));
   CHECK_THROWS_WITH(e.get<float>("label"), Contains("feature \"label\" has integers, but floats are needed"));
   CHECK_THROWS_WITH(e.get<std::string>("unset"), Contains("has nothing, but byte strings are needed"));
-  auto strange = Example{};
+  auto strange                = Example{};
   strange.features["\x1b[2J"] = {};
   CHECK_THROWS_WITH(strange.get<float>("x"), Contains("\"?[2J\""));
 }
@@ -172,7 +202,7 @@ TEST_CASE("records become rows of two features", "[data][example]") {
   auto const file = in.path() / "rows.tfrecord";
   auto to         = data::TfRecordWriter{file};
   for (std::int64_t i = 0; i < 5; ++i) {
-    auto e = Example{};
+    auto e              = Example{};
     e.features["image"] = Strings{std::string(4, static_cast<char>(200 + i))};
     e.features["half"]  = Floats{static_cast<float>(i) / 2};
     e.features["label"] = Integers{i * 100};
@@ -200,7 +230,7 @@ TEST_CASE("records become rows of two features", "[data][example]") {
 }
 
 TEST_CASE("an integer that a row cannot hold is refused", "[data][example]") {
-  auto e = Example{};
+  auto e           = Example{};
   e.features["i"]  = Integers{40'000};
   auto const bytes = e.bytes();
   auto x           = std::vector<std::int16_t>{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "test/data/folder.hpp"
 #include "golden.hpp"
+#include "test/data/folder.hpp"
 
 #include <chorale/core/random.hpp>
 #include <chorale/data/formats/tfrecord.hpp>
@@ -35,9 +35,7 @@ std::vector<std::string> records(std::string const& file, data::TfRecordOptions 
 std::string complaint(std::string const& file, data::TfRecordOptions const& options = {}) {
   try {
     records(file, options);
-  } catch (BadFile const& error) {
-    return error.what();
-  }
+  } catch (BadFile const& error) { return error.what(); }
   return "no complaint";
 }
 
@@ -127,7 +125,7 @@ TEST_CASE("gzip members one after another are one file", "[data][tfrecord]") {
 
 TEST_CASE("damage is named with file, record and byte", "[data][tfrecord]") {
   auto const in    = Folder{};
-  auto const whole = sources::hex(golden::tfrecord);             // records begin at 0, 16, 39; the file ends at 79
+  auto const whole = sources::hex(golden::tfrecord);  // records begin at 0, 16, 39; the file ends at 79
   auto const with  = [&](std::size_t at, std::uint8_t change) {
     auto bytes = whole;
     bytes[at] ^= change;
@@ -193,21 +191,21 @@ TEST_CASE("a length that a file only claims takes no memory, and one above the c
   CHECK_THAT(complaint(claim(~std::uint64_t{0}), {.skipped = skipped}), Contains("18446744073709551615"));
   CHECK_THAT(complaint(in.plain("p", sources::hex(golden::tfrecord)), {.max_record = 23}),
              Contains("record 2, byte 39: a record of 24 bytes") && Contains("max_record = 24"));
-  CHECK(skipped->rests() == 0);                                            // a cap is a mistake of the caller's
+  CHECK(skipped->rests() == 0);  // a cap is a mistake of the caller's
 }
 
 TEST_CASE("damaged records are left out and counted when that is asked for", "[data][tfrecord]") {
   auto const in    = Folder{};
   auto const whole = sources::hex(golden::tfrecord);
   auto const read  = [&](std::size_t changed, data::Compression how = Compression::none, char const* from = nullptr) {
-    auto bytes        = from != nullptr ? sources::hex(from) : whole;
+    auto bytes = from != nullptr ? sources::hex(from) : whole;
     bytes.at(changed) ^= 1;
-    auto skipped      = std::make_shared<data::Skipped>();
-    auto const left   = records(in.plain("file", bytes), {.compression = how, .skipped = skipped}).size();
+    auto skipped    = std::make_shared<data::Skipped>();
+    auto const left = records(in.plain("file", bytes), {.compression = how, .skipped = skipped}).size();
     return std::vector<std::size_t>{left, skipped->records(), skipped->rests()};
   };
-  CHECK(read(28) == std::vector<std::size_t>{2, 1, 0});                    // data of record 1: record 2 is still there
-  CHECK(read(16) == std::vector<std::size_t>{1, 0, 1});                    // its length: nobody knows where 2 begins
+  CHECK(read(28) == std::vector<std::size_t>{2, 1, 0});  // data of record 1: record 2 is still there
+  CHECK(read(16) == std::vector<std::size_t>{1, 0, 1});  // its length: nobody knows where 2 begins
   CHECK(read(0) == std::vector<std::size_t>{0, 0, 1});
   CHECK(read(0, Compression::gzip, golden::tfrecord_gzip) == std::vector<std::size_t>{0, 0, 1});
 
@@ -242,11 +240,11 @@ TEST_CASE("reading can go on behind a record whose data is damaged, and nowhere 
 TEST_CASE("several files are read in turns, in an order that threads do not change", "[data][tfrecord]") {
   auto const in    = Folder{};
   auto const files = some_files(in, {5, 2, 0, 4});
-  CHECK(pass(data::tfrecords(files)) == std::vector<std::string>{"0:0", "0:1", "0:2", "0:3", "0:4", "1:0", "1:1",
-                                                                 "3:0", "3:1", "3:2", "3:3"});
+  CHECK(pass(data::tfrecords(files)) ==
+        std::vector<std::string>{"0:0", "0:1", "0:2", "0:3", "0:4", "1:0", "1:1", "3:0", "3:1", "3:2", "3:3"});
   auto const turns = data::tfrecords(files, {}, {.cycle = 2, .block = 2}, 1);
-  auto const order = std::vector<std::string>{"0:0", "0:1", "1:0", "1:1", "0:2", "0:3",
-                                              "0:4", "3:0", "3:1", "3:2", "3:3"};
+  auto const order =
+      std::vector<std::string>{"0:0", "0:1", "1:0", "1:1", "0:2", "0:3", "0:4", "3:0", "3:1", "3:2", "3:3"};
   for (int i = 0; i < 5; ++i) CHECK(pass(turns) == order);
   CHECK(pass(turns.repeat(2)).size() == 22);
   CHECK_FALSE(turns.size().has_value());

@@ -41,8 +41,8 @@ TEST_CASE("batches have all rows in order, from stable rows and from others", "[
 }
 
 TEST_CASE("all batches of a stream lie in the same aligned memory", "[data]") {
-  auto stream       = sources::Counting{10}.batch(4).stream(0);
-  auto first        = Batch{}, later = Batch{};
+  auto stream = sources::Counting{10}.batch(4).stream(0);
+  auto first = Batch{}, later = Batch{};
   REQUIRE(stream.next(first));
   CHECK(reinterpret_cast<std::uintptr_t>(first.x.data()) % 64 == 0);
   CHECK(reinterpret_cast<std::uintptr_t>(first.y.data()) % 64 == 0);

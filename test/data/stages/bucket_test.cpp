@@ -22,8 +22,7 @@ struct Got {
   friend bool operator==(Got const&, Got const&) = default;
 };
 
-template <class D>
-std::vector<Got> batches_of(D const& dataset, std::size_t epoch = 0) {
+template <class D> std::vector<Got> batches_of(D const& dataset, std::size_t epoch = 0) {
   auto all    = std::vector<Got>{};
   auto stream = dataset.stream(epoch);
   for (typename D::element e; stream.next(e);) {
@@ -43,7 +42,7 @@ TEST_CASE("a batch has rows of one bucket of lengths, and comes when that is ful
   // words of 0 1 2 3 4 5 6 7 8 9 10 11 have lengths 0 1 2 3 0 1 2 3 0 1 4 6
   auto const want = std::vector<Got>{{{2, 3}, 3}, {{0, 1, 4}, 1}, {{6, 7}, 3}, {{5, 8, 9}, 1}, {{10}, 4}, {{11}, 6}};
   CHECK(batches_of(bucketed(words(12))) == want);
-  CHECK(batches_of(bucketed(words(12).cache())) == want);                  // views of stable rows
+  CHECK(batches_of(bucketed(words(12).cache())) == want);  // views of stable rows
   CHECK(batches_of(bucketed(words(12)).prefetch(2)) == want);
   auto const full = std::vector<Got>{want.begin(), want.begin() + 4};
   CHECK(batches_of(bucketed(words(12), data::Remainder::drop)) == full);
@@ -59,7 +58,7 @@ TEST_CASE("every row comes once, in an order of the epoch", "[data][fields][buck
   for (auto const& batch : a)
     for (auto const number : batch.numbers) ++seen[static_cast<std::size_t>(number)];
   CHECK(seen == std::vector<int>(500, 1));
-  auto skipped = batches_of(dataset.skip(7));                              // where a run resumes
+  auto skipped = batches_of(dataset.skip(7));  // where a run resumes
   CHECK(skipped == std::vector<Got>{a.begin() + 7, a.end()});
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("a pass that fails is not kept", "[data]") {
   auto const cached = source.cache();
   CHECK_THROWS_WITH(sources::targets(cached), "row 4 is broken");
   CHECK_THROWS_WITH(sources::targets(cached), "row 4 is broken");
-  CHECK(source.reads() == 8);                                              // four rows each time, none of them kept
+  CHECK(source.reads() == 8);  // four rows each time, none of them kept
 }
 
 TEST_CASE("rows of different widths cannot be cached", "[data]") {

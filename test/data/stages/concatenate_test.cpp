@@ -69,6 +69,5 @@ TEST_CASE("interleaved rows may be prefetched, each dataset by its own thread, i
   auto ahead = std::vector<decltype(sources::Counting{1}.prefetch(1))>{};
   for (std::size_t i = 0; i < 7; ++i) plain.emplace_back(13 * i % 40), ahead.push_back(plain.back().prefetch(3));
   auto const expected = sources::targets(data::interleave(plain, {.cycle = 3, .block = 4}));
-  for (int i = 0; i < 10; ++i)
-    CHECK(sources::targets(data::interleave(ahead, {.cycle = 3, .block = 4})) == expected);
+  for (int i = 0; i < 10; ++i) CHECK(sources::targets(data::interleave(ahead, {.cycle = 3, .block = 4})) == expected);
 }

@@ -38,13 +38,10 @@ std::size_t entries(std::filesystem::path const& folder) {
 }
 
 /// The sentence of the BadFile that reading a whole pass throws, or nothing.
-template <class D>
-std::string said(D const& dataset) {
+template <class D> std::string said(D const& dataset) {
   try {
     sources::targets(dataset);
-  } catch (BadFile const& why) {
-    return why.what();
-  }
+  } catch (BadFile const& why) { return why.what(); }
   return {};
 }
 
@@ -56,14 +53,13 @@ auto odd_rows(int n) {
         x.resize(i), y.assign(i % 5, static_cast<std::uint8_t>(i));
         for (std::size_t k = 0; k < i; ++k) {
           auto const bits = Random{Seed{3}, i}.bits(k);
-          std::memcpy(&x[k], &bits, sizeof bits);                          // not-a-numbers and denormals among them
+          std::memcpy(&x[k], &bits, sizeof bits);  // not-a-numbers and denormals among them
         }
       });
 }
 
 /// All bytes of a pass, and where rows end.
-template <class D>
-std::vector<std::string> bytes_of_rows(D const& dataset) {
+template <class D> std::vector<std::string> bytes_of_rows(D const& dataset) {
   auto stream = dataset.stream(0);
   auto all    = std::vector<std::string>{};
   auto add    = [&](ConstBytes b) { all.emplace_back(reinterpret_cast<char const*>(b.data()), b.size()); };
@@ -87,7 +83,7 @@ TEST_CASE("a cache in a file runs what is before it once, for all passes, copies
   CHECK(source.reads() == 10);
   CHECK(entries(folder.path()) == 1);
 
-  auto const later = sources::Counting{10};                                // as another run would make it
+  auto const later = sources::Counting{10};  // as another run would make it
   CHECK(sources::targets(later.cache(InFile{file})) == sources::in_order(10));
   CHECK(later.reads() == 0);
 }
@@ -121,7 +117,7 @@ TEST_CASE("rows of a cache in a file are views that stay", "[data][cache]") {
     CHECK(a.y.data() == b.y.data());
   }
   CHECK(a.y[0] == 9);
-  std::filesystem::remove(folder.path() / "rows");                         // who has it open goes on
+  std::filesystem::remove(folder.path() / "rows");  // who has it open goes on
   CHECK(sources::targets(source) == sources::in_order(10));
   CHECK(sources::targets(source.shuffle(10, 1).batch(3), 2) ==
         sources::targets(sources::Counting{10}.shuffle(10, 1).batch(3), 2));
@@ -166,14 +162,14 @@ TEST_CASE("threads that read a cache in a file at the same time all get every ro
 TEST_CASE("two processes that write one cache at once both succeed", "[data][cache]") {
   auto const folder = sources::Folder{};
   auto const file   = folder.path() / "rows";
-  auto const mapped = [] {                                                 // the same stages in both processes
+  auto const mapped = [] {  // the same stages in both processes
     return sources::Counting{200}.map([](auto const& row, std::vector<float>& x, std::vector<int>& y) {
       x.assign(row.x.begin(), row.x.end()), y.assign(row.y.begin(), row.y.end());
     });
   };
   auto const write = [&] { return sources::targets(mapped().cache(InFile{file})) == sources::in_order(200); };
-  auto first = mapped().cache(InFile{file}).stream(0);
-  auto other = ::pid_t{};
+  auto first       = mapped().cache(InFile{file}).stream(0);
+  auto other       = ::pid_t{};
   // Each begins before the other has ended: the second process is made by a map of the first one's pass.
   auto const begun = sources::Counting{200}.map([&](auto const& row, std::vector<float>& x, std::vector<int>& y) {
     x.assign(row.x.begin(), row.x.end()), y.assign(row.y.begin(), row.y.end());
@@ -187,7 +183,7 @@ TEST_CASE("two processes that write one cache at once both succeed", "[data][cac
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
   CHECK(entries(folder.path()) == 1);
   auto row = Sample<float, int>{};
-  REQUIRE(first.next(row));                                                // finds the file of the others
+  REQUIRE(first.next(row));  // finds the file of the others
   CHECK(row.y[0] == 0);
 }
 
@@ -209,32 +205,32 @@ TEST_CASE("what a writer that was killed has left is removed by the next one", "
   auto const left  = aside + std::to_string(writer) + "-0";
   REQUIRE(std::filesystem::exists(folder.path() / left));
 
-  auto const others = std::vector<std::string>{aside, aside + "notes", aside + "1-0.txt", aside + "1", "row.partial-1-0",
-                                               "rows.partial-another-host-1-0"};
+  auto const others = std::vector<std::string>{aside,       aside + "notes",   aside + "1-0.txt",
+                                               aside + "1", "row.partial-1-0", "rows.partial-another-host-1-0"};
   for (auto const& name : others) folder.plain(name, {1});
   std::filesystem::create_directory(folder.path() / (aside + "7-0"));
   REQUIRE(::mkfifo((folder.path() / (aside + "8-0")).c_str(), 0600) == 0);
   std::filesystem::create_symlink("row.partial-1-0", folder.path() / (aside + "9-0"));
   CHECK(sources::targets(sources::Counting{10}.cache(file)) == sources::in_order(10));
   CHECK_FALSE(std::filesystem::exists(folder.path() / left));
-  CHECK(entries(folder.path()) == others.size() + 3 + 1);                  // only what a writer would have made went
+  CHECK(entries(folder.path()) == others.size() + 3 + 1);  // only what a writer would have made went
 }
 
 TEST_CASE("what a writer that lives has written so far is left alone", "[data][cache]") {
   auto const folder = sources::Folder{};
   auto const file   = InFile{folder.path() / "rows"};
-  auto to = std::array<int, 2>{}, from = std::array<int, 2>{};             // ends of pipes: read, write
+  auto to = std::array<int, 2>{}, from = std::array<int, 2>{};  // ends of pipes: read, write
   REQUIRE((::pipe(to.data()) == 0 && ::pipe(from.data()) == 0));
-  auto const slow = sources::Counting{10}.map([&](auto const& row, std::vector<float>& x, std::vector<int>& y) {
+  auto const slow   = sources::Counting{10}.map([&](auto const& row, std::vector<float>& x, std::vector<int>& y) {
     auto byte = char{};
     if (row.y[0] == 5 && (::write(from[1], &byte, 1) != 1 || ::read(to[0], &byte, 1) != 1)) ::_exit(3);
     x.assign(row.x.begin(), row.x.end()), y.assign(row.y.begin(), row.y.end());
   });
   auto const writer = ::fork();
   if (writer == 0) ::_exit(sources::targets(slow.cache(file)) == sources::in_order(10) ? 0 : 1);
-  ::close(from[1]);                                                        // so that its end would be noticed
+  ::close(from[1]);  // so that its end would be noticed
   auto byte = char{};
-  REQUIRE(::read(from[0], &byte, 1) == 1);                                 // it is in the middle
+  REQUIRE(::read(from[0], &byte, 1) == 1);  // it is in the middle
   CHECK(sources::targets(sources::Counting{10}.cache(file)) == sources::in_order(10));
   CHECK(entries(folder.path()) == 2);
   REQUIRE(::write(to[1], &byte, 1) == 1);
@@ -261,39 +257,39 @@ TEST_CASE("another number of rows, or other types, than the stage before makes a
 TEST_CASE("a cache that other stages made is refused", "[data][cache]") {
   auto const folder = sources::Folder{};
   auto const file   = InFile{folder.path() / "rows"};
-  auto const read   = [](auto const& dataset) {                            // the sentence that a first row gives
+  auto const read   = [](auto const& dataset) {  // the sentence that a first row gives
     auto row = typename std::remove_cvref_t<decltype(dataset)>::element{};
     try {
       dataset.stream(0).next(row);
-    } catch (BadFile const& why) {
-      return std::string{why.what()};
-    }
+    } catch (BadFile const& why) { return std::string{why.what()}; }
     return std::string{};
   };
-  auto const rows   = [](std::size_t seed) { return data::digits(12, seed); };
+  auto const rows = [](std::size_t seed) { return data::digits(12, seed); };
   CHECK(read(rows(1).shuffle(4, 1).cache(file)).empty());
   CHECK(read(rows(1).shuffle(4, 1).cache(file)).empty());
   auto const refused = Contains("rows: byte 32: rows of other stages: those of this program have key ");
-  CHECK_THAT(read(rows(2).shuffle(4, 1).cache(file)), refused);            // other rows
-  CHECK_THAT(read(rows(1).shuffle(4, 2).cache(file)), refused);            // another order
-  CHECK_THAT(read(rows(1).cache(file)), refused);                          // a stage less
-  CHECK_THAT(read(rows(1).shuffle(4, 1).cache({file.path, "crop 24"})), refused);          // another function
+  CHECK_THAT(read(rows(2).shuffle(4, 1).cache(file)), refused);                    // other rows
+  CHECK_THAT(read(rows(1).shuffle(4, 2).cache(file)), refused);                    // another order
+  CHECK_THAT(read(rows(1).cache(file)), refused);                                  // a stage less
+  CHECK_THAT(read(rows(1).shuffle(4, 1).cache({file.path, "crop 24"})), refused);  // another function
   auto const tensors = [](float first) {
     return data::from_tensors(std::vector<float>{first, 1, 2, 3}, std::vector<int>{0, 1}, 2);
   };
   std::filesystem::remove(file.path);
   CHECK(read(tensors(0).cache(file)).empty());
-  CHECK_THAT(read(tensors(5).cache(file)), refused);                       // as many rows of as many bytes
+  CHECK_THAT(read(tensors(5).cache(file)), refused);  // as many rows of as many bytes
 }
 
 TEST_CASE("a pass of another length than its stage says is not kept", "[data][cache]") {
-  auto const folder = sources::Folder{};
-  auto const short_one = data::from_generator([](std::size_t) {
-    return [i = 0](std::vector<float>& x, std::vector<int>& y) mutable {
-      x.assign(1, 0), y.assign(1, i);
-      return i++ < 3;
-    };
-  }, 4);
+  auto const folder    = sources::Folder{};
+  auto const short_one = data::from_generator(
+      [](std::size_t) {
+        return [i = 0](std::vector<float>& x, std::vector<int>& y) mutable {
+          x.assign(1, 0), y.assign(1, i);
+          return i++ < 3;
+        };
+      },
+      4);
   CHECK_THROWS_WITH(sources::targets(short_one.cache(InFile{folder.path() / "rows"})),
                     Contains("says that it makes 4 rows, and made 3"));
   CHECK(entries(folder.path()) == 0);
@@ -307,7 +303,7 @@ TEST_CASE("every damaged byte, every cut and every longer file is one sentence",
   auto const whole = sources::Folder::bytes_of(file);
   REQUIRE(whole.size() == 48 + 5 * (24 + 8 + 8));
   auto const refused = [&](Content const& content) {
-    std::filesystem::remove(file);                                         // some disks sync what is written over
+    std::filesystem::remove(file);  // some disks sync what is written over
     folder.plain("rows", content);
     auto const text = said(rows());
     CHECK_THAT(text, Contains("rows: byte ") && Contains("Try: to delete the file"));
@@ -317,7 +313,7 @@ TEST_CASE("every damaged byte, every cut and every longer file is one sentence",
       CAPTURE(at, flip);
       auto content = whole;
       content[at]  = static_cast<std::uint8_t>(content[at] ^ flip);
-      refused(content);                                                    // padding has a checksum as well
+      refused(content);  // padding has a checksum as well
     }
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
     CAPTURE(bytes);
@@ -326,7 +322,7 @@ TEST_CASE("every damaged byte, every cut and every longer file is one sentence",
   auto longer = whole;
   longer.resize(whole.size() + 8);
   refused(longer);
-  refused(Content(500, 0xff));                                             // a file of someone else
+  refused(Content(500, 0xff));  // a file of someone else
   folder.plain("rows", whole);
   CHECK(sources::targets(rows()) == sources::in_order(5));
 }
@@ -337,7 +333,7 @@ TEST_CASE("rows before a damaged one come, and its number and byte are named", "
   auto const rows   = [&] { return sources::Counting{5}.cache(InFile{file}); };
   REQUIRE(sources::targets(rows()) == sources::in_order(5));
   auto content = sources::Folder::bytes_of(file);
-  content.at(48 + 3 * 40 + 24) ^= 1U;                                      // of x of row 3
+  content.at(48 + 3 * 40 + 24) ^= 1U;  // of x of row 3
   folder.plain("rows", content);
   auto const cached = rows();
   for (int again = 0; again < 2; ++again) {
@@ -360,11 +356,11 @@ TEST_CASE("rows that change places, or come from another cache, are noticed", "[
   CHECK_THAT(said(rows()), Contains("byte 88: row 1 has checksum"));
 
   std::filesystem::remove(file);
-  auto const others = sources::Counting{6}.skip(1).cache(InFile{file});    // as many rows, of the same size
+  auto const others = sources::Counting{6}.skip(1).cache(InFile{file});  // as many rows, of the same size
   REQUIRE(said(others).empty());
   auto mixed = sources::Folder::bytes_of(file);
   REQUIRE(mixed.size() == whole.size());
-  std::copy_n(whole.begin(), 48, mixed.begin());                           // the header of one, the rows of the other
+  std::copy_n(whole.begin(), 48, mixed.begin());  // the header of one, the rows of the other
   folder.plain("rows", mixed);
   CHECK_THAT(said(rows()), Contains("byte 248: the last of 5 rows ends here with checksum "));
 }
@@ -379,7 +375,7 @@ TEST_CASE("a full disk is one sentence, and leaves nothing behind", "[data][cach
                                  Contains("Try: room for the cache there, or another folder"));
   }
   CHECK(entries(folder.path()) == 0);
-  CHECK(sources::targets(cached).size() == 100'000);                       // there is room again
+  CHECK(sources::targets(cached).size() == 100'000);  // there is room again
 }
 
 TEST_CASE("a path that cannot be written or read is one sentence", "[data][cache]") {
@@ -389,7 +385,7 @@ TEST_CASE("a path that cannot be written or read is one sentence", "[data][cache
              Contains("absent/rows: cannot make ") && Contains("Try: a folder that exists and may be written"));
   CHECK_THAT(rows(folder.plain("file", {1}) + "/rows"), Contains("file/rows: cannot be opened: Not a directory"));
   CHECK_THAT(rows(folder.path()), Contains("is not a file that can be read"));
-  CHECK_THAT(rows("/proc/rows"), Contains("/proc/rows: cannot make "));    // nobody may write there
+  CHECK_THAT(rows("/proc/rows"), Contains("/proc/rows: cannot make "));  // nobody may write there
   REQUIRE(::mkfifo((folder.path() / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(rows(folder.path() / "pipe"), Contains("pipe: is not a file that can be read"));
   CHECK_THROWS_AS(sources::Counting{3}.cache(InFile{}), BadArgument);

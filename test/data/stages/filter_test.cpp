@@ -38,7 +38,7 @@ TEST_CASE("take and skip divide a pass, and know how many elements they have", "
 }
 
 TEST_CASE("take reads no further than it must, so that it bounds what has no end", "[data]") {
-  auto const source = sources::Counting{1'000, 5};                         // row 5 would throw
+  auto const source = sources::Counting{1'000, 5};  // row 5 would throw
   CHECK(sources::targets(source.take(5)) == sources::in_order(5));
   CHECK(source.reads() == 5);
   CHECK(sources::targets(source.take(0)).empty());

@@ -34,12 +34,11 @@ struct Batches {
   std::vector<float> x;
   std::vector<int> y;
   std::vector<std::size_t> rows;
-  std::string error;                                                       // what ended the pass, if anything
+  std::string error;  // what ended the pass, if anything
   friend bool operator==(Batches const&, Batches const&) = default;
 };
 
-template <class D>
-Batches pass(D const& batches, std::size_t epoch) {
+template <class D> Batches pass(D const& batches, std::size_t epoch) {
   auto all    = Batches{};
   auto stream = batches.stream(epoch);
   try {
@@ -48,15 +47,12 @@ Batches pass(D const& batches, std::size_t epoch) {
       all.y.insert(all.y.end(), batch.y.begin(), batch.y.end());
       all.rows.push_back(batch.rows);
     }
-  } catch (std::exception const& why) {
-    all.error = why.what();
-  }
+  } catch (std::exception const& why) { all.error = why.what(); }
   return all;
 }
 
 /// The same two stages, one behind the other.
-template <class D>
-auto two_stages(D mapped, int rows, data::Remainder remainder) {
+template <class D> auto two_stages(D mapped, int rows, data::Remainder remainder) {
   return data::Batched<D>{std::move(mapped), rows, remainder};
 }
 
@@ -121,7 +117,7 @@ TEST_CASE("a fused map and batch can be left at any point, and reads only so far
     CHECK(moved.next(batch));
     CHECK(batch.y[0] == 4 * read);
   }
-  CHECK(source.reads() <= 10 * 4 * (10 + 3));              // of each stream: what was read, and three batches
+  CHECK(source.reads() <= 10 * 4 * (10 + 3));  // of each stream: what was read, and three batches
 }
 
 TEST_CASE("a shuffle and its repeats are one stage, with the same order", "[data][fused]") {
@@ -137,8 +133,8 @@ TEST_CASE("a shuffle and its repeats are one stage, with the same order", "[data
           CHECK(sources::targets(one, epoch) == sources::targets(two, epoch));
       }
   };
-  check(sources::Counting{20});                                            // rows that are copied
-  check(sources::Counting{20}.cache());                                    // rows that stay
+  check(sources::Counting{20});          // rows that are copied
+  check(sources::Counting{20}.cache());  // rows that stay
   check(sources::Counting{20}.filter([third = 3](auto const& row) { return row.y[0] % third == 0; }));
   CHECK(sources::targets(sources::Counting{0}.shuffle(4).repeat(3)).empty());
   CHECK_THROWS_AS(sources::Counting{2}.shuffle(4).repeat(0), BadArgument);

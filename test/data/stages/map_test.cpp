@@ -36,13 +36,13 @@ TEST_CASE("a function of one's own may change type and width", "[data]") {
 }
 
 TEST_CASE("a function that asks for it learns epoch and row", "[data]") {
-  auto const where  = [](auto const&, std::vector<float>& x, std::vector<int>& y, data::Place at) {
+  auto const where = [](auto const&, std::vector<float>& x, std::vector<int>& y, data::Place at) {
     x.assign(1, static_cast<float>(at.epoch));
     y.assign(1, static_cast<int>(at.row));
   };
   auto const placed = sources::Counting{2}.map(where);
-  auto stream = placed.stream(4);
-  auto row    = Sample<float, int>{};
+  auto stream       = placed.stream(4);
+  auto row          = Sample<float, int>{};
   REQUIRE((stream.next(row) && stream.next(row)));
   CHECK(row.x[0] == 4.0F);
   CHECK(row.y[0] == 1);

@@ -96,8 +96,8 @@ TEST_CASE("a parallel map is bounded: so many rows ahead of the one that the rea
   auto row    = Sample<float, int>{};
   for (std::size_t held = 1; held <= 20; ++held) {
     REQUIRE(stream.next(row));
-    spin_until([&] { return source.reads() >= held + 4; });                // it does get that far
-    CHECK(source.reads() == held + 4);                                     // and no further
+    spin_until([&] { return source.reads() >= held + 4; });  // it does get that far
+    CHECK(source.reads() == held + 4);                       // and no further
     CHECK(row.y[0] == static_cast<int>(held) - 1);
   }
 }
@@ -121,7 +121,11 @@ TEST_CASE("an error of the function, or of the source, comes after the rows befo
     check(sources::Counting{100, 7}.map(picky, {.threads = threads}).stream(0), 7, "row 7 is broken");
     auto any = sources::Counting{100}.map(picky, {.threads = threads, .order = Order::any}).stream(0);
     auto row = Sample<float, int>{};
-    CHECK_THROWS_AS([&] { while (any.next(row)) continue; }(), std::runtime_error);
+    CHECK_THROWS_AS(
+        [&] {
+          while (any.next(row)) continue;
+        }(),
+        std::runtime_error);
   }
 }
 

@@ -31,9 +31,9 @@ std::atomic<std::size_t> allocations{0};
 TEST_CASE("prefetch gives the elements of its source in their order", "[data]") {
   auto const rows = sources::Counting{50};
   for (std::size_t const n : std::vector<std::size_t>{1, 2, 7, 100}) {
-    CHECK(sources::targets(rows.prefetch(n)) == sources::in_order(50));                    // rows that are copied
-    CHECK(sources::targets(rows.cache().prefetch(n)) == sources::in_order(50));            // rows that stay
-    CHECK(sources::targets(rows.batch(7).prefetch(n)) == sources::in_order(50));           // batches gathered in place
+    CHECK(sources::targets(rows.prefetch(n)) == sources::in_order(50));           // rows that are copied
+    CHECK(sources::targets(rows.cache().prefetch(n)) == sources::in_order(50));   // rows that stay
+    CHECK(sources::targets(rows.batch(7).prefetch(n)) == sources::in_order(50));  // batches gathered in place
     CHECK(sources::targets(rows.batch(7).repeat(1).prefetch(n)) == sources::in_order(50));
     CHECK(sources::targets(rows.batch(7).shuffle(1).prefetch(n)) == sources::in_order(50));
     CHECK(sources::targets(rows.batch(7).prefetch(n).prefetch(n)) == sources::in_order(50));
@@ -55,19 +55,19 @@ TEST_CASE("prefetch is bounded: n elements ahead of the one that the reader hold
   auto row          = Sample<float, int>{};
   for (std::size_t held = 1; held <= 20; ++held) {
     REQUIRE(stream.next(row));
-    spin_until([&] { return source.reads() >= held + 3; });                // it does get that far
-    CHECK(source.reads() == held + 3);                                     // and no further
+    spin_until([&] { return source.reads() >= held + 3; });  // it does get that far
+    CHECK(source.reads() == held + 3);                       // and no further
     CHECK(row.y[0] == static_cast<int>(held) - 1);
   }
 }
 
 TEST_CASE("prefetch is bounded by bytes: while so many are there, no more is made", "[data]") {
-  auto const source = sources::Counting{200};                              // rows of 12 bytes
+  auto const source = sources::Counting{200};  // rows of 12 bytes
   auto stream       = source.prefetch({.elements = 100, .bytes = 30}).stream(0);
   auto row          = Sample<float, int>{};
   for (std::size_t held = 1; held <= 20; ++held) {
     REQUIRE(stream.next(row));
-    spin_until([&] { return source.reads() >= held + 2; });                // 24 bytes are not enough, 36 are
+    spin_until([&] { return source.reads() >= held + 2; });  // 24 bytes are not enough, 36 are
     CHECK(source.reads() == held + 2);
   }
   for (std::size_t const bytes : {1U, 12U, 13U, 1'000U})
@@ -82,7 +82,7 @@ TEST_CASE("a long prefetch gives its elements to readers that are faster, and sl
     auto stream = source.take(2'000).prefetch(n).stream(0);
     auto row    = Sample<float, int>{};
     for (int i = 0; i < 2'000; ++i) {
-      if (i % 500 == 7) std::this_thread::yield();                         // it may run ahead meanwhile
+      if (i % 500 == 7) std::this_thread::yield();  // it may run ahead meanwhile
       REQUIRE(stream.next(row));
       CHECK(row.y[0] == i);
     }
@@ -129,7 +129,7 @@ TEST_CASE("a stream can be left at any point, and its thread ends with it", "[da
     for (int i = 0; i < read; ++i) REQUIRE(stream.next(batch));
   }
   auto const reads = source.reads();
-  CHECK(reads <= 20 * (19 + 3) * 4);                                       // far from the end of even one pass
+  CHECK(reads <= 20 * (19 + 3) * 4);  // far from the end of even one pass
 }
 
 TEST_CASE("a stream can move while its thread works", "[data]") {

@@ -16,7 +16,7 @@ namespace {
 
 /// Six rows, of which the second pass fails at once.
 struct Second : data::Pipe<Second> {
-  using element = sources::Counting::element;
+  using element                = sources::Counting::element;
   static constexpr bool stable = false;
   sources::Counting::Stream stream(std::size_t epoch) const {
     return (epoch == 0 ? sources::Counting{6} : sources::Counting{6, 0}).stream(0);
@@ -45,9 +45,7 @@ TEST_CASE("a batch after repeat may have rows of two passes", "[data]") {
   CHECK(sources::targets(sources::Counting{3}.cache().repeat(2).batch(4)) == std::vector<int>{0, 1, 2, 0, 1, 2});
 }
 
-TEST_CASE("passes without rows end", "[data]") {
-  CHECK(sources::targets(sources::Counting{0}.repeat(5)).empty());
-}
+TEST_CASE("passes without rows end", "[data]") { CHECK(sources::targets(sources::Counting{0}.repeat(5)).empty()); }
 
 TEST_CASE("repeat refuses no passes, and does not count further than it can", "[data]") {
   CHECK_THROWS_AS(sources::Counting{3}.repeat(0), BadArgument);
@@ -82,8 +80,8 @@ TEST_CASE("shuffle and repeat read the next pass while this one drains, in the o
   for (std::size_t pass = 0; pass < 3; ++pass)
     for (std::size_t k = 0; k < 20; ++k) {
       REQUIRE(stream.next(row));
-      auto const ahead = std::min<std::size_t>(20 * (pass + 1), 20 * pass + 8 + k);        // of this pass
-      auto const of_next = k < 13 || pass == 2 ? 0 : k - 12;               // element 13 is the first that frees a slot
+      auto const ahead   = std::min<std::size_t>(20 * (pass + 1), 20 * pass + 8 + k);  // of this pass
+      auto const of_next = k < 13 || pass == 2 ? 0 : k - 12;  // element 13 is the first that frees a slot
       CHECK(source.reads() == ahead + of_next);
     }
   CHECK_FALSE(stream.next(row));

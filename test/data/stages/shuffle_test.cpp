@@ -36,8 +36,8 @@ TEST_CASE("views and copies are shuffled alike", "[data]") {
 
 TEST_CASE("a shuffled stable row is the source's own memory", "[data]") {
   auto const x = std::vector<float>{1, 2, 3}, none = std::vector<float>{};
-  auto stream  = data::from_tensors(Span<float const>{x}, Span<float const>{none}, 1).shuffle(2).stream(0);
-  auto row     = Sample<float, float>{};
+  auto stream = data::from_tensors(Span<float const>{x}, Span<float const>{none}, 1).shuffle(2).stream(0);
+  auto row    = Sample<float, float>{};
   REQUIRE(stream.next(row));
   CHECK((row.x.data() >= x.data() && row.x.data() < x.data() + x.size()));
 }
@@ -58,7 +58,11 @@ TEST_CASE("rows that are shuffled in one order and then divided are on one side 
     for (std::size_t epoch = 0; epoch < 4; ++epoch) {
       auto all = sources::targets(one, epoch), rest = sources::targets(others, epoch);
       std::ranges::sort(all);
-      CHECK(all == [&] { auto sorted = held; std::ranges::sort(sorted); return sorted; }());
+      CHECK(all == [&] {
+        auto sorted = held;
+        std::ranges::sort(sorted);
+        return sorted;
+      }());
       all.insert(all.end(), rest.begin(), rest.end());
       std::ranges::sort(all);
       CHECK(all == sources::in_order(100));
@@ -90,7 +94,7 @@ TEST_CASE("rows whose order depends on an option are not divided", "[data]") {
   refused([&] { data::validation_split(any.shuffle(9, 1, data::Order::fixed), 0.5); });
   CHECK(sources::targets(files.cache().take(4)).size() == 4);
   CHECK(sources::targets(any.cache().skip(4)).size() == 6);
-  CHECK(sources::targets(files.batch(2).take(2)).size() == 4);             // so many steps, of any rows
+  CHECK(sources::targets(files.batch(2).take(2)).size() == 4);  // so many steps, of any rows
   CHECK(sources::targets(rows.map(same, {.threads = 2}).take(3)).size() == 3);
 }
 
@@ -108,7 +112,7 @@ TEST_CASE("a full buffer puts every element everywhere", "[data]") {
 TEST_CASE("batches can be shuffled", "[data]") {
   auto all = sources::targets(sources::Counting{20}.batch(4).shuffle(3, 1));
   CHECK(all != sources::in_order(20));
-  for (std::size_t i = 0; i < 20; ++i) CHECK(all[i] % 4 == static_cast<int>(i % 4));       // rows stay in their batch
+  for (std::size_t i = 0; i < 20; ++i) CHECK(all[i] % 4 == static_cast<int>(i % 4));  // rows stay in their batch
 }
 
 TEST_CASE("a stream that has ended stays ended", "[data]") {

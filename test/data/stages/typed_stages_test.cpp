@@ -138,12 +138,12 @@ TEST_CASE("several threads make rows of named fields in the order of one", "[dat
     auto const many  = sources::Counting{500}.map<Pair, Number>(sources::ToPair{}, {.threads = threads});
     auto const texts = sources::Counting{500}.map<Number, Word>(sources::ToWord{}, {.threads = threads});
     CHECK(numbers(many) == in_order(500));
-    CHECK(numbers(many.batch(7)) == in_order(500));                        // the fused stage
+    CHECK(numbers(many.batch(7)) == in_order(500));  // the fused stage
     CHECK(numbers(many.shuffle(50, 1).batch(7).prefetch(2), 2) == targets(sources::Counting{500}.shuffle(50, 1), 2));
     CHECK(numbers(texts.batch(7)) == in_order(500));
     CHECK(numbers(texts.cache().batch(7).prefetch(data::auto_tune)) == in_order(500));
-    auto sorted = numbers(sources::Counting{500}.map<Pair, Number>(sources::ToPair{},
-                                                                   {.threads = threads, .order = data::Order::any}));
+    auto sorted = numbers(
+        sources::Counting{500}.map<Pair, Number>(sources::ToPair{}, {.threads = threads, .order = data::Order::any}));
     std::sort(sorted.begin(), sorted.end());
     CHECK(sorted == in_order(500));
   }
@@ -201,9 +201,8 @@ TEST_CASE("a window of rows of named fields has fields of its own shape", "[data
         All{{0, 1, 2, 3}, {4, 5, 6}});
   CHECK_THROWS_WITH(read(ones.window<Line>({.size = 2}), Line{}),
                     Contains("row 0: field Line has 2 numbers, but 3 are needed"));
-  auto const uneven = sources::Counting{4}.map<Lines>([](auto const& row, auto& to) {
-    to[Lines{}].assign(static_cast<std::size_t>(row.y[0]), row.y[0]);
-  });
+  auto const uneven = sources::Counting{4}.map<Lines>(
+      [](auto const& row, auto& to) { to[Lines{}].assign(static_cast<std::size_t>(row.y[0]), row.y[0]); });
   CHECK(read(uneven.window({.size = 2}), Lines{}) == All{{1}, {2, 2, 3, 3, 3}});
   CHECK(read(uneven.cache().window({.size = 2}), Lines{}) == All{{1}, {2, 2, 3, 3, 3}});
 }

@@ -28,8 +28,7 @@ auto rows(std::vector<int> padded) {
 }
 
 /// The words of all rows, each with its label before it.
-template <class D>
-std::vector<std::vector<int>> read(D const& dataset) {
+template <class D> std::vector<std::vector<int>> read(D const& dataset) {
   auto all    = std::vector<std::vector<int>>{};
   auto stream = dataset.stream(0);
   for (auto row = typename D::element{}; stream.next(row);) {
@@ -61,8 +60,9 @@ TEST_CASE("a position of several numbers is padding if all of them are", "[data]
 TEST_CASE("a row of nothing but padding is refused, or kept without positions", "[data][unpad]") {
   auto const padded = rows({5, 7, 2, 0, 0, 0, 0, 0, 0, 0});
   CHECK_THROWS_WITH(read(padded.unpad<Words>(Padded{})),
-                    Contains("row 1: field unpad_test::") && Contains("Padded has nothing but padding: all 5 "
-                                                                      "positions are 0.") &&
+                    Contains("row 1: field unpad_test::") &&
+                        Contains("Padded has nothing but padding: all 5 "
+                                 "positions are 0.") &&
                         Contains("Try: a filter that leaves such rows out, or {.empty_rows = data::EmptyRows::keep}."));
   CHECK(read(padded.unpad<Words>(Padded{}, {.empty_rows = data::EmptyRows::keep})) ==
         std::vector<std::vector<int>>{{0, 5, 7, 2}, {1}});

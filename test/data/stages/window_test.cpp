@@ -73,8 +73,8 @@ TEST_CASE("windows that make no sense are refused", "[data]") {
 }
 
 TEST_CASE("a padded batch is as wide as its widest row", "[data]") {
-  auto stream = uneven(7).padded_batch(3, {.x = -1}).prefetch(2).stream(0);
-  auto batch  = Batch{};
+  auto stream  = uneven(7).padded_batch(3, {.x = -1}).prefetch(2).stream(0);
+  auto batch   = Batch{};
   auto const x = [&] { return std::vector<float>(batch.x.begin(), batch.x.end()); };
   REQUIRE(stream.next(batch));
   CHECK(batch.rows == 3);
@@ -89,7 +89,7 @@ TEST_CASE("a padded batch is as wide as its widest row", "[data]") {
 
 TEST_CASE("a padded batch may have a fixed width, which rows must not exceed", "[data]") {
   auto const rows = uneven(7).cache().filter([](auto const&) { return true; });
-  CHECK_THROWS_AS(sources::targets(rows), BadArgument);                    // cache wants rows of one width
+  CHECK_THROWS_AS(sources::targets(rows), BadArgument);  // cache wants rows of one width
   auto stream = uneven(4).padded_batch(2, {.width = 4, .targets = 2, .x = 0.5, .y = -1}, Remainder::drop).stream(0);
   auto batch  = Batch{};
   REQUIRE((stream.next(batch) && stream.next(batch)));

@@ -51,8 +51,7 @@ struct Pass {
   friend bool operator==(Pass const&, Pass const&) = default;
 };
 
-template <class D>
-Pass pass(D const& rows, std::size_t epoch) {
+template <class D> Pass pass(D const& rows, std::size_t epoch) {
   auto stream = rows.stream(epoch);
   auto all    = Pass{};
   for (typename D::element some; stream.next(some);) {
@@ -100,11 +99,11 @@ TEST_CASE("a reader that waits now and then keeps the threads that it has", "[da
 TEST_CASE("a number of threads that is right is left ever less often", "[data][tune]") {
   auto tuner   = data::ThreadTuner{1, 8};
   auto changes = std::vector<int>{};
-  for (int reads = 0; reads < 100'000; ++reads)                            // three threads are enough, two are not
+  for (int reads = 0; reads < 100'000; ++reads)  // three threads are enough, two are not
     if (tuner.found(tuner.threads() < 3)) changes.push_back(reads);
   REQUIRE(changes.size() > 6);
   CHECK(changes.size() < 40);
-  auto gaps = std::vector<int>{};                                          // from each return to three to the next try
+  auto gaps = std::vector<int>{};  // from each return to three to the next try
   for (std::size_t i = 3; i + 1 < changes.size(); i += 2) gaps.push_back(changes[i + 1] - changes[i]);
   CHECK(std::is_sorted(gaps.begin(), gaps.end()));
   CHECK(gaps.back() > 16 * gaps.front());
@@ -113,12 +112,12 @@ TEST_CASE("a number of threads that is right is left ever less often", "[data][t
 
 TEST_CASE("prefetch runs twice as far ahead when its room was full and is empty now", "[data][tune]") {
   auto tuner = data::DepthTuner{2, 12};
-  for (int i = 0; i < 100; ++i) CHECK_FALSE(tuner.found(0));               // a slow source: more room is no help
-  for (int i = 0; i < 100; ++i) CHECK_FALSE(tuner.found(2));               // a fast one: needs none
-  for (std::size_t const depth : {4U, 8U, 12U}) {                          // bursts
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(tuner.found(0));  // a slow source: more room is no help
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(tuner.found(2));  // a fast one: needs none
+  for (std::size_t const depth : {4U, 8U, 12U}) {             // bursts
     CHECK(tuner.found(0));
     CHECK(tuner.depth() == depth);
-    CHECK_FALSE(tuner.found(0));                                           // once for each time that it was full
+    CHECK_FALSE(tuner.found(0));  // once for each time that it was full
     CHECK_FALSE(tuner.found(depth - 1));
     CHECK_FALSE(tuner.found(0));
     CHECK_FALSE(tuner.found(depth));
@@ -132,7 +131,7 @@ TEST_CASE("rows and their order do not depend on what is chosen", "[data][tune]"
     auto const expected = pass(rows.map(Noisy{}), epoch);
     auto const tuned    = rows.map(Noisy{}, {.threads = auto_tune});
     CHECK(pass(tuned, epoch) == expected);
-    CHECK(pass(tuned, epoch) == expected);                                 // begins with what the last pass chose
+    CHECK(pass(tuned, epoch) == expected);  // begins with what the last pass chose
     CHECK(pass(rows.map(Noisy{}, {.threads = auto_tune, .ahead = 1}), epoch) == expected);
     CHECK(pass(rows.cache().map(Noisy{}, {.threads = auto_tune}), epoch) == expected);
     CHECK(pass(tuned.batch(7), epoch) == expected);
@@ -158,7 +157,7 @@ TEST_CASE("a slow function before a fast reader gets more threads, and a fast on
   CHECK(read_until(stream, row, 5'000, [&] { return stream.threads() == several(); }));
   CHECK(mapped.threads() == several());
   *work.slow = false;
-  auto more  = [&] {                                                       // the reader comes when a row is there
+  auto more  = [&] {  // the reader comes when a row is there
     spin_until([&] { return source.reads() >= static_cast<std::size_t>(row.y[0]) + 2; });
     return stream.threads() == 1;
   };
@@ -175,7 +174,7 @@ TEST_CASE("behind batch, a map chooses as well, and the next pass begins with th
     CHECK(stream.threads() == 1);
     CHECK(read_until(stream, batch, 1'000, [&] { return stream.threads() == several(); }));
   }
-  CHECK(mapped.threads() == several());                                    // a copy of the stage tells
+  CHECK(mapped.threads() == several());  // a copy of the stage tells
   CHECK(batches.threads() == several());
   CHECK(batches.stream(1).threads() == several());
   CHECK(sources::Counting{5}.map(Work{}, {.threads = 3}).threads() == 3);
@@ -185,7 +184,7 @@ TEST_CASE("behind batch, a map chooses as well, and the next pass begins with th
 TEST_CASE("a source that comes in bursts gets more room in prefetch, up to what bytes allow", "[data][tune]") {
   auto const work   = Work{};
   auto const bursts = [work](auto const& row, std::vector<float>& x, std::vector<int>& y, data::Place at) {
-    if (row.y[0] % 8 == 0) return work(row, x, y, at);                     // seven of eight rows come at once
+    if (row.y[0] % 8 == 0) return work(row, x, y, at);  // seven of eight rows come at once
     x.assign(row.x.begin(), row.x.end()), y.assign(row.y.begin(), row.y.end());
   };
   auto const elements = [&](std::size_t bytes) {
@@ -194,7 +193,7 @@ TEST_CASE("a source that comes in bursts gets more room in prefetch, up to what 
     CHECK(ahead.elements() == 2);
     auto stream     = ahead.stream(0);
     auto row        = Sample<float, int>{};
-    auto const more = [&] {                                                // the reader pauses in the middle of a burst
+    auto const more = [&] {  // the reader pauses in the middle of a burst
       if (row.y.empty() || row.y[0] % 8 != 4 || bytes < 100) return stream.elements() > 2;
       spin_until([&] { return source.reads() >= static_cast<std::size_t>(row.y[0]) + 3; });
       for (int i = 0; i < 1'000; ++i) relax();
@@ -205,7 +204,7 @@ TEST_CASE("a source that comes in bursts gets more room in prefetch, up to what 
     return ahead.elements();
   };
   CHECK(elements(1'000'000) == 4);
-  CHECK(elements(8) == 2);                                                 // one row is as much as may be there
+  CHECK(elements(8) == 2);  // one row is as much as may be there
 }
 
 TEST_CASE("memory goes round in the room that was chosen, not in all that there could be", "[data][tune]") {

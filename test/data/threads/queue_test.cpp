@@ -81,7 +81,7 @@ bool all_come_back(RefusingQueue& queue, Refusing::Seen& seen, int threads, auto
       } catch (std::bad_alloc const&) {}
       if (++back == threads) done.set_value();
     });
-    while (seen.looks == before) std::this_thread::yield();                // under the lock, which only the wait gives up
+    while (seen.looks == before) std::this_thread::yield();  // under the lock, which only the wait gives up
   }
   wake();
   auto const in_time = done.get_future().wait_for(5s) == std::future_status::ready;
@@ -122,7 +122,7 @@ TEST_CASE("a random queue gives an order that the seed fixes, all of them with t
   std::sort(sorted.begin(), sorted.end());
   for (int i = 0; i < 50; ++i) CHECK(sorted[static_cast<std::size_t>(i)] == i);
   CHECK(sorted != one);
-  auto first = Ints(4);                                                    // 4'000 draws: 1'000 each, deviation 27
+  auto first = Ints(4);  // 4'000 draws: 1'000 each, deviation 27
   for (std::uint64_t seed = 0; seed < 4'000; ++seed) ++first[static_cast<std::size_t>(drawn(seed, 4)[0])];
   CHECK(*std::min_element(first.begin(), first.end()) > 850);
 }
@@ -155,15 +155,15 @@ TEST_CASE("elements that can only be moved go through every queue", "[data][queu
 }
 
 TEST_CASE("a queue is bounded: a push waits for a pop", "[data][queue]") {
-  auto queue  = Fifo<int>{2};
-  auto pushed = std::atomic<int>{0};
+  auto queue        = Fifo<int>{2};
+  auto pushed       = std::atomic<int>{0};
   auto const pusher = NamedThread{"pusher", [&] {
-    for (int i = 0; i < 100; ++i) pushed += queue.push(i);
-    queue.close();
-  }};
+                                    for (int i = 0; i < 100; ++i) pushed += queue.push(i);
+                                    queue.close();
+                                  }};
   for (int i = 0; i < 100; ++i) {
     CHECK(queue.size() <= 2);
-    CHECK(pushed <= i + 3);                                                // two wait, one more as this one leaves
+    CHECK(pushed <= i + 3);  // two wait, one more as this one leaves
     CHECK(queue.pop() == i);
   }
   CHECK_FALSE(queue.pop().has_value());
@@ -230,7 +230,7 @@ TEST_CASE("the room that a push which throws was woken for is for the next one",
   REQUIRE(queue.push(1));
   auto pushed     = std::atomic<int>{0};
   auto const wait = [&](int i) { pushed += queue.push(i < 3 ? -1 : 2); };
-  auto const wake = [&] {                                                  // the 2 may come before others are refused
+  auto const wake = [&] {  // the 2 may come before others are refused
     CHECK(queue.pop() == 1);
     CHECK(queue.pop(Deadline::after(5s)) == 2);
   };

@@ -35,9 +35,9 @@ struct Agent : nn::Graph<State> {
 using Batch = Rows<State, Action, Return, Advantage>;
 
 auto agent() {
-  return nn::compile<Agent>(nn::of<Action>(loss::SparseCrossEntropy{}).weighted_by(Advantage{}) +
-                                nn::of<Return>(loss::MeanSquaredError{}),
-                            optim::SGD{.learning_rate = 1});
+  return nn::compile<Agent>(
+      nn::of<Action>(loss::SparseCrossEntropy{}).weighted_by(Advantage{}) + nn::of<Return>(loss::MeanSquaredError{}),
+      optim::SGD{.learning_rate = 1});
 }
 
 /// What some carts do for 30 steps: cart after cart, so that the rows of several replicas are those of one, in order.
@@ -74,9 +74,9 @@ float largest_difference(Span<float const> a, Span<float const> b) {
 }  // namespace
 
 TEST_CASE("a cart moves as that of Gym", "[example]") {
-  auto cart  = CartPole{Seed{1}, 0};
-  cart.state = {0.01F, -0.02F, 0.03F, 0.04F};
-  auto const is_at = [&](std::vector<float> const& wanted) {               // of gymnasium 1.4.0, CartPole-v1
+  auto cart        = CartPole{Seed{1}, 0};
+  cart.state       = {0.01F, -0.02F, 0.03F, 0.04F};
+  auto const is_at = [&](std::vector<float> const& wanted) {  // of gymnasium 1.4.0, CartPole-v1
     for (std::size_t i = 0; i < 4; ++i) CHECK(std::abs(cart.state[i] - wanted[i]) < 2e-5F);
   };
   for (int t = 0; t < 30; ++t) {
@@ -116,31 +116,30 @@ TEST_CASE("a row weighs what its field says, also below 0, and counts as one row
     played.advantages = std::move(weights);
     auto const loss   = copy.value_and_gradient(played.rows(), 0, LooksAtEnd{});
     auto const g      = copy.gradients();
-    CHECK(g.rows() == static_cast<float>(played.actions.size()));          // what sums are divided by, as in Keras
+    CHECK(g.rows() == static_cast<float>(played.actions.size()));  // what sums are divided by, as in Keras
     auto all = std::vector<float>(g.body().begin(), g.body().end());
     all.push_back(loss.value);
     return all;
   };
   auto const n    = played.actions.size();
   auto const none = at(std::vector<float>(n)), ones = at(std::vector<float>(n, 1.0F));
-  auto mixed      = std::vector<float>(n);
+  auto mixed = std::vector<float>(n);
   for (std::size_t i = 0; i < n; ++i) mixed[i] = i % 2 == 0 ? -2.0F : 3.0F;
   auto odd = std::vector<float>(n);
   for (std::size_t i = 1; i < n; i += 2) odd[i] = 1;
   auto const got = at(mixed), of_odd = at(odd);
-  auto wanted    = none;                                                   // the loss is linear in the weights
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    wanted[i] += -2 * (ones[i] - none[i]) + 5 * (of_odd[i] - none[i]);
+  auto wanted = none;  // the loss is linear in the weights
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += -2 * (ones[i] - none[i]) + 5 * (of_odd[i] - none[i]);
   CHECK(largest_difference(ones, none) > 1);
   CHECK(largest_difference(got, wanted) < 1e-3F);
 }
 
 TEST_CASE("replicas that play by themselves have the gradient of one that plays with all carts", "[nn][graph][live]") {
   constexpr std::size_t carts = 7;
-  auto const replicas = GENERATE(1, 2, 3, 4);
-  auto alone          = agent().instantiate(Cpu::logical(1)[0], 2);
-  auto const before   = std::vector<float>(alone.net.variables().values.begin(), alone.net.variables().values.end());
-  auto const all      = Played{alone, example::carts(Seed{5}, {0, carts})};
+  auto const replicas         = GENERATE(1, 2, 3, 4);
+  auto alone                  = agent().instantiate(Cpu::logical(1)[0], 2);
+  auto const before = std::vector<float>(alone.net.variables().values.begin(), alone.net.variables().values.end());
+  auto const all    = Played{alone, example::carts(Seed{5}, {0, carts})};
   CHECK(*std::ranges::min_element(all.advantages) < -1);
   CHECK(*std::ranges::max_element(all.advantages) > 1);
   auto const loss = alone.value_and_gradient(all.rows(), 0, LooksAtEnd{});
@@ -149,12 +148,14 @@ TEST_CASE("replicas that play by themselves have the gradient of one that plays 
 
   auto strategy     = Live{MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}};
   auto copies       = strategy.create(agent(), 2);
-  auto const losses = strategy.run([&](auto& replica, auto& copy) {
-    auto const played = Played{copy, example::carts(Seed{5}, share(carts, replica.id(), replica.num_replicas()))};
-    auto [sum, gradients] = replica.value_and_gradient(copy, played.rows());
-    strategy.update(replica, copy, gradients);
-    return sum;
-  }, copies);
+  auto const losses = strategy.run(
+      [&](auto& replica, auto& copy) {
+        auto const played = Played{copy, example::carts(Seed{5}, share(carts, replica.id(), replica.num_replicas()))};
+        auto [sum, gradients] = replica.value_and_gradient(copy, played.rows());
+        strategy.update(replica, copy, gradients);
+        return sum;
+      },
+      copies);
   auto const sum = strategy.reduce(losses);
   CHECK(sum.count == loss.count);
   CHECK(std::abs(sum.mean() - loss.mean()) < 1e-4F);

@@ -65,41 +65,43 @@ TEST_CASE("a network with two outputs shows each loss, predicts, is saved, and g
   CHECK(scores.rows() == 101);
   CHECK(scores.loss() == Approx(scores["priority_loss"] + scores["department_loss"]));
   CHECK(scores["department_accuracy"] > history[0].scores["department_accuracy"]);
-  CHECK(trainer.evaluate(batches()).loss() < scores.loss());                  // without dropout
+  CHECK(trainer.evaluate(batches()).loss() < scores.loss());  // without dropout
   auto const predicted = trainer.predict(batches());
   CHECK(predicted.rows() == 101);
-  CHECK(predicted.width == 4);                                             // one priority, three departments
+  CHECK(predicted.width == 4);  // one priority, three departments
   trainer.save(folder / "w.safetensors");
   auto other = Trainer{model(), MirroredStrategy{Cpu::logical(3)}};
   other.load(folder / "w.safetensors");
   CHECK(other.hashes()[0] == trainer.hashes()[0]);
-  CHECK(std::ranges::equal(other.predict(batches()).values, predicted.values, [](float a, float b) {
-    return std::abs(a - b) < 1e-6F;
-  }));
+  CHECK(std::ranges::equal(other.predict(batches()).values, predicted.values,
+                           [](float a, float b) { return std::abs(a - b) < 1e-6F; }));
   auto again = Trainer{model(), MirroredStrategy{Cpu::logical(2)}};
   CHECK(again.fit(batches(), options(5)).size() == 2);
 }
 
 TEST_CASE("predictions need no targets", "[nn][graph]") {
   auto const tags   = std::vector<float>(8);
-  auto const inputs = data::from_tensors(tags, tags, 4).map<Body, Title, Tags>([](auto const& row, auto& to) {
-    to[Title{}].assign(6, 1), to[Body{}].assign(9, 2), to[Tags{}].assign(row.x.begin(), row.x.end());
-  }).batch(2);
+  auto const inputs = data::from_tensors(tags, tags, 4)
+                          .map<Body, Title, Tags>([](auto const& row, auto& to) {
+                            to[Title{}].assign(6, 1), to[Body{}].assign(9, 2),
+                                to[Tags{}].assign(row.x.begin(), row.x.end());
+                          })
+                          .batch(2);
   auto trainer = Trainer{model(), OneDeviceStrategy{Cpu::logical(1)[0]}};
   CHECK(trainer.predict(inputs).values.size() == 8);
 }
 
 TEST_CASE("a weight of zero takes rows out of the loss, and not out of the count", "[nn][graph][loss]") {
-  auto const weighted = nn::compile<Network>(nn::of<Priority>(loss::MeanSquaredError{}).weighted_by(Importance{}),
-                                             optim::SGD{});
-  auto const plain    = nn::compile<Network>(nn::of<Priority>(loss::MeanSquaredError{}), optim::SGD{});
-  auto one            = weighted.instantiate(Cpu::logical(1)[0], 1);
-  auto two            = plain.instantiate(Cpu::logical(1)[0], 1);
-  auto const words    = std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 8, 7, 6, 5, 4, 3, 2, 1};
-  auto const numbers  = std::vector<float>{1, -1, 0.5F, 0, 0.3F, 0.2F, 0.1F, 0.7F};
-  auto const weights  = std::vector<float>{0, 1}, wanted = std::vector<float>{3, 2};
-  auto const batch    = Rows<Title, Body, Tags, Priority, Importance>{Span<int const>{words}.first(12), words, numbers,
-                                                                      wanted, weights};
+  auto const weighted =
+      nn::compile<Network>(nn::of<Priority>(loss::MeanSquaredError{}).weighted_by(Importance{}), optim::SGD{});
+  auto const plain   = nn::compile<Network>(nn::of<Priority>(loss::MeanSquaredError{}), optim::SGD{});
+  auto one           = weighted.instantiate(Cpu::logical(1)[0], 1);
+  auto two           = plain.instantiate(Cpu::logical(1)[0], 1);
+  auto const words   = std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 8, 7, 6, 5, 4, 3, 2, 1};
+  auto const numbers = std::vector<float>{1, -1, 0.5F, 0, 0.3F, 0.2F, 0.1F, 0.7F};
+  auto const weights = std::vector<float>{0, 1}, wanted = std::vector<float>{3, 2};
+  auto const batch =
+      Rows<Title, Body, Tags, Priority, Importance>{Span<int const>{words}.first(12), words, numbers, wanted, weights};
   auto first = std::array<float, plan::header>{}, second = first;
   one.evaluate(batch, first);
   two.evaluate(batch.rows_in({1, 2}), second);
@@ -172,7 +174,7 @@ TEST_CASE("batch normalization in a graph has the bits of that in a list of laye
     listed.optimizer.apply(listed.net.variables(), listed.gradients());
     called.optimizer.apply(called.net.variables(), called.gradients());
   }
-  CHECK(called.net.variables()[4].value[0] != 0);                          // a moving mean has moved
+  CHECK(called.net.variables()[4].value[0] != 0);  // a moving mean has moved
   CHECK(called.hash() == listed.hash());
   CHECK(std::ranges::equal(called.predict(Rows<Pixels, Label>{x, labels}),
                            listed.predict(Batch{.x = x, .y = labels, .rows = 7})));
@@ -183,7 +185,7 @@ TEST_CASE("gradients of a network leave while backward computes, in the order of
   auto stream = batches().stream(0);
   auto batch  = decltype(batches())::element{};
   REQUIRE(stream.next(batch));
-  auto ends   = std::vector<std::size_t>{};
+  auto ends = std::vector<std::size_t>{};
   copy.value_and_gradient(batch, 0, [&](std::size_t end) { ends.push_back(end); });
   CHECK(ends.size() > 4);
   CHECK(std::ranges::is_sorted(ends));
@@ -192,12 +194,12 @@ TEST_CASE("gradients of a network leave while backward computes, in the order of
 }
 
 TEST_CASE("an id outside a table is named by row, field and both numbers, and changes nothing", "[nn][graph]") {
-  auto copy   = model().instantiate(Cpu::logical(1)[0], 1);
-  auto titles = std::vector<int>(12, 3);
+  auto copy         = model().instantiate(Cpu::logical(1)[0], 1);
+  auto titles       = std::vector<int>(12, 3);
   auto const bodies = std::vector<int>(18, 4);
-  auto const tags   = std::vector<float>(8), wanted = std::vector<float>(2);
+  auto const tags = std::vector<float>(8), wanted = std::vector<float>(2);
   auto const labels = std::vector<int>(2);
-  titles[7]   = 50;
+  titles[7]         = 50;
   auto const before = copy.hash();
   auto const batch  = Rows<Title, Body, Tags, Priority, Department>{titles, bodies, tags, wanted, labels};
   CHECK_THROWS_WITH(copy.value_and_gradient(batch, 0, LooksAtEnd{}),
@@ -208,9 +210,9 @@ TEST_CASE("an id outside a table is named by row, field and both numbers, and ch
 
 TEST_CASE("ranks compare losses, weights, calls and variables of a network", "[nn][graph]") {
   auto const lines = model().lines();
-  for (auto const* line : {"loss of test::tickets::Department SparseCrossEntropy",
-                           "loss of test::tickets::Department weight 0.2", "optimizer Adam",
-                           "metric of test::tickets::Department Accuracy", "embedding/embeddings f32[50,5]",
-                           "call 0 Embedding<50,5> 0 -> 3 layer 0", "priority/kernel f32[25,1]"})
+  for (auto const* line :
+       {"loss of test::tickets::Department SparseCrossEntropy", "loss of test::tickets::Department weight 0.2",
+        "optimizer Adam", "metric of test::tickets::Department Accuracy", "embedding/embeddings f32[50,5]",
+        "call 0 Embedding<50,5> 0 -> 3 layer 0", "priority/kernel f32[25,1]"})
     CHECK(std::ranges::count(lines, std::string{line}) == 1);
 }

@@ -20,8 +20,7 @@ using namespace chorale;
 namespace {
 
 struct Place : Field<float, 3> {};
-template <int I>
-struct Part : Field<float, 1> {};
+template <int I> struct Part : Field<float, 1> {};
 
 /// x^3 / 3
 struct Third : nn::Elementwise<Third> {
@@ -33,8 +32,7 @@ struct Third : nn::Elementwise<Third> {
 };
 
 /// Two layers with an activation, its value and five derivatives.
-template <class Activation>
-struct Smooth : nn::Graph<nn::Differentiable<Place>> {
+template <class Activation> struct Smooth : nn::Graph<nn::Differentiable<Place>> {
   nn::Block<nn::Dense<5>, Activation, nn::Dense<1>> layers;
 
   constexpr auto operator()(auto place) const {
@@ -60,16 +58,14 @@ struct Mixed : nn::Graph<nn::Differentiable<Place>> {
 };
 
 /// The outputs of a network at a place, with variables between -1 and 1.
-template <class Net>
-struct Computed {
+template <class Net> struct Computed {
   std::vector<float> place{0.3F, -0.7F, 0.2F}, zeros = std::vector<float>(1);
   std::vector<std::vector<double>> variables;
   std::vector<float> outputs;
 
-  template <int... I>
-  explicit Computed(std::integer_sequence<int, I...>) {
+  template <int... I> explicit Computed(std::integer_sequence<int, I...>) {
     constexpr auto objective = (nn::of<Part<I>>(loss::MeanSquaredError{}) + ...);
-    auto copy = nn::compile<Net>(objective, optim::SGD{.learning_rate = 0.1F}).instantiate(Cpu::logical(1)[0], 3);
+    auto copy    = nn::compile<Net>(objective, optim::SGD{.learning_rate = 0.1F}).instantiate(Cpu::logical(1)[0], 3);
     auto const v = copy.net.variables();
     for (std::size_t i = 0; i < v.size(); ++i) {
       for (std::size_t k = 0; k < v[i].value.size(); ++k) v[i].value[k] = Random{Seed{4}, i}.uniform(k, -1, 1);
@@ -103,11 +99,10 @@ std::vector<double> dense(std::vector<std::vector<double>> const& v, std::size_t
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-template <class Activation>
-void check(double (*f)(double)) {
+template <class Activation> void check(double (*f)(double)) {
   INFO(Activation::name);
-  auto const got = Computed<Smooth<Activation>>{std::make_integer_sequence<int, 6>{}};
-  auto const u   = Function{[&](std::array<double, 3> x) {
+  auto const got    = Computed<Smooth<Activation>>{std::make_integer_sequence<int, 6>{}};
+  auto const u      = Function{[&](std::array<double, 3> x) {
     auto h = dense(got.variables, 0, {x.begin(), x.end()});
     for (auto& one : h) one = f(one);
     return dense(got.variables, 1, h)[0];
@@ -133,8 +128,8 @@ TEST_CASE("first and second derivatives of activations are those of differences"
 }
 
 TEST_CASE("derivatives go through sums, products and concatenated values", "[nn][graph][derivatives]") {
-  auto const got = Computed<Mixed>{std::make_integer_sequence<int, 5>{}};
-  auto const u   = Function{[&](std::array<double, 3> x) {
+  auto const got    = Computed<Mixed>{std::make_integer_sequence<int, 5>{}};
+  auto const u      = Function{[&](std::array<double, 3> x) {
     auto a = dense(got.variables, 0, {x.begin(), x.end()}), b = dense(got.variables, 1, {x.begin(), x.end()});
     auto all = std::vector<double>(9);
     for (std::size_t c = 0; c < 3; ++c) {

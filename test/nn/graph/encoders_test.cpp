@@ -80,8 +80,7 @@ auto mirrored(int replicas) { return MirroredStrategy{Cpu::logical(replicas)}; }
 
 /// Compares replicas and workers with one replica. Adam would divide what rounding leaves of the gradient by the bias of
 /// keys by its size.
-template <class Net, class Loss, class D, class T>
-void check(Loss loss, D const& rows, T transport) {
+template <class Net, class Loss, class D, class T> void check(Loss loss, D const& rows, T transport) {
   auto const model = nn::compile<Net>(loss, optim::SGD{.learning_rate = 0.1F, .momentum = 0.9F});
   auto const one   = trained(model, rows, mirrored(1));
   auto const bits  = trained(model, rows, mirrored(1), Reproducible{});
@@ -92,7 +91,7 @@ void check(Loss loss, D const& rows, T transport) {
   }
   auto const workers = MultiWorkerMirroredStrategy{Cluster::local(2)};
   CHECK(difference(trained(model, rows, workers, RingAllReduce{}, transport), one) < 1e-5);
-  CHECK(difference(trained(model, rows.take(16), mirrored(1)), one) > 1e-3);         // rows matter
+  CHECK(difference(trained(model, rows.take(16), mirrored(1)), one) > 1e-3);  // rows matter
 }
 
 }  // namespace

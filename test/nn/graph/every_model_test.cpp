@@ -23,9 +23,9 @@ using namespace chorale::test::reference_nets;
 namespace every_model_test {
 
 struct Learned {
-  std::vector<float> values;                                               // of the first replica
-  std::vector<std::uint64_t> hashes;                                       // of all replicas here
-  double loss = 0;                                                         // of the last batch, a mean
+  std::vector<float> values;          // of the first replica
+  std::vector<std::uint64_t> hashes;  // of all replicas here
+  double loss = 0;                    // of the last batch, a mean
 };
 
 /// Learns from 3 batches of 16 rows and one of 2, for which 3 replicas have an empty share, twice.
@@ -36,12 +36,14 @@ Learned learned(Model const& model, S strategy, R reduce, T transport) {
   auto got    = Learned{};
   for (int epoch = 0; epoch < 2; ++epoch)
     for (auto& batch : live.distribute(batches(50), epoch)) {
-      auto const sum = live.reduce(live.run([&](auto& replica, auto& copy, auto const& share) {
-        auto [loss, gradients] = replica.value_and_gradient(copy, share);
-        live.update(replica, copy, gradients);
-        return loss;
-      }, copies, batch));
-      got.loss = sum.mean();
+      auto const sum = live.reduce(live.run(
+          [&](auto& replica, auto& copy, auto const& share) {
+            auto [loss, gradients] = replica.value_and_gradient(copy, share);
+            live.update(replica, copy, gradients);
+            return loss;
+          },
+          copies, batch));
+      got.loss       = sum.mean();
     }
   for (auto const& copy : copies) got.hashes.push_back(copy.hash());
   auto const variables = copies[0].net.variables();
@@ -50,14 +52,10 @@ Learned learned(Model const& model, S strategy, R reduce, T transport) {
   return got;
 }
 
-template <class Net>
-auto by_momentum() {
-  return model_of<Net>(optim::SGD{.learning_rate = 0.05F, .momentum = 0.9F});
-}
+template <class Net> auto by_momentum() { return model_of<Net>(optim::SGD{.learning_rate = 0.05F, .momentum = 0.9F}); }
 
 /// Compares with one replica, under the strategies whose replicas make each step together.
-template <class Net>
-void check_close(std::string const& name) {
+template <class Net> void check_close(std::string const& name) {
   auto const model = by_momentum<Net>();
   auto const one   = learned(model, MirroredStrategy{Cpu::logical(1)}, RingAllReduce{}, LocalTransport{});
   auto const check = [&](std::string const& how, int replicas, Learned const& got) {
@@ -77,12 +75,11 @@ void check_close(std::string const& name) {
     check("workers over shared memory", n, learned(model, workers, RingAllReduce{}, SharedMemoryTransport{}));
   }
   auto const first = model.instantiate(Cpu::logical(1)[0], 3);
-  CHECK(first.hash() != one.hashes[0]);                                    // it does learn
+  CHECK(first.hash() != one.hashes[0]);  // it does learn
 }
 
 /// Compares with one replica, bit by bit.
-template <class Net>
-void check_equal(std::string const& name) {
+template <class Net> void check_equal(std::string const& name) {
   auto const model = model_of<Net>(optim::Adam{.learning_rate = 1e-2F});
   auto const one   = learned(model, MirroredStrategy{Cpu::logical(1)}, Reproducible{}, LocalTransport{});
   auto const check = [&](std::string const& how, int replicas, Learned const& got) {

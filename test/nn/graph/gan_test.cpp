@@ -51,7 +51,7 @@ Statistics made_after(int steps, int replicas) {
     };
     auto const mine = share(rows, replica.id(), replica.num_replicas());
     auto const draw = Random{Seed{7}, now};
-    auto noise = std::vector<float>{}, values = noise;                     // (2 B): real, then made
+    auto noise = std::vector<float>{}, values = noise;  // (2 B): real, then made
     for (auto i = mine.begin; i < mine.end; ++i) {
       values.push_back(wanted_mean + wanted_deviation * draw.normal(i));
       noise.push_back(draw.normal(rows + i));
@@ -67,15 +67,17 @@ Statistics made_after(int steps, int replicas) {
     learn(maker, Rows<Noise, Point>{noise, critic.gradient_by(Point{})});
   };
   for (; now < static_cast<std::uint64_t>(steps); ++now) strategy.run(step, makers, critics);
-  auto const statistics = strategy.run([&](auto&, auto& maker) {
-    auto noise = std::vector<float>(points);
-    for (std::size_t i = 0; i < points; ++i) noise[i] = Random{Seed{8}, 0}.normal(i);
-    auto sum = 0.0, squares = 0.0;
-    for (auto const y : maker.predict(Rows<Noise>{noise})) sum += y, squares += static_cast<double>(y * y);
-    auto const mean = sum / points;
-    return Statistics{static_cast<float>(mean), static_cast<float>(std::sqrt(squares / points - mean * mean)),
-                      maker.hash()};
-  }, makers);
+  auto const statistics = strategy.run(
+      [&](auto&, auto& maker) {
+        auto noise = std::vector<float>(points);
+        for (std::size_t i = 0; i < points; ++i) noise[i] = Random{Seed{8}, 0}.normal(i);
+        auto sum = 0.0, squares = 0.0;
+        for (auto const y : maker.predict(Rows<Noise>{noise})) sum += y, squares += static_cast<double>(y * y);
+        auto const mean = sum / points;
+        return Statistics{static_cast<float>(mean), static_cast<float>(std::sqrt(squares / points - mean * mean)),
+                          maker.hash()};
+      },
+      makers);
   for (auto const& one : statistics) CHECK(one.hash == statistics[0].hash);
   return statistics[0];
 }

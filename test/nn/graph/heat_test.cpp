@@ -48,28 +48,30 @@ struct Heat : nn::Graph<Inside, Edge> {
 auto points() {
   auto numbers = std::vector<float>(5 * 64 + 40);
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
-  return data::from_tensors(numbers, numbers, 1).map<Inside, Edge, Residual, Value>([](auto const& row, auto& to) {
-    auto const draw = Random{Seed{2}, static_cast<std::uint64_t>(row.x[0])};
-    auto const part = draw.below(0, 4);
-    auto const at   = draw.uniform(1);
-    to[Inside{}]    = {draw.uniform(2), draw.uniform(3)};
-    to[Edge{}]      = {part == 0 ? 0 : part == 1 ? 1 : at, part < 2 ? at : 0};
-    to[Residual{}]  = {0};
-    to[Value{}]     = {part < 2 ? 0 : std::sin(pi * at)};
-  }).batch(64);
+  return data::from_tensors(numbers, numbers, 1)
+      .map<Inside, Edge, Residual, Value>([](auto const& row, auto& to) {
+        auto const draw = Random{Seed{2}, static_cast<std::uint64_t>(row.x[0])};
+        auto const part = draw.below(0, 4);
+        auto const at   = draw.uniform(1);
+        to[Inside{}]    = {draw.uniform(2), draw.uniform(3)};
+        to[Edge{}]      = {part == 0 ? 0 : part == 1 ? 1 : at, part < 2 ? at : 0};
+        to[Residual{}]  = {0};
+        to[Value{}]     = {part < 2 ? 0 : std::sin(pi * at)};
+      })
+      .batch(64);
 }
 
 struct Learned {
-  std::vector<float> values;                                               // of the first replica
-  std::vector<std::uint64_t> hashes;                                       // of all replicas
-  float loss = 0, largest = 0;                                             // of the last epoch; error on a grid
+  std::vector<float> values;          // of the first replica
+  std::vector<std::uint64_t> hashes;  // of all replicas
+  float loss = 0, largest = 0;        // of the last epoch; error on a grid
 };
 
 template <class S, class R = RingAllReduce, class T = LocalTransport>
 Learned learned(S strategy_of, R reduce = {}, T transport = {}, int epochs = 3) {
   auto const error = loss::MeanSquaredError{};
-  auto const model = nn::compile<Heat>(nn::of<Residual>(error) + 10.0F * nn::of<Value>(error),
-                                       optim::Adam{.learning_rate = 5e-3F});
+  auto const model =
+      nn::compile<Heat>(nn::of<Residual>(error) + 10.0F * nn::of<Value>(error), optim::Adam{.learning_rate = 5e-3F});
   auto strategy   = Live{std::move(strategy_of), reduce, transport};
   auto copies     = strategy.create(model, 1);
   auto const step = [&](auto& replica, auto& copy, auto const& batch) {
@@ -84,17 +86,19 @@ Learned learned(S strategy_of, R reduce = {}, T transport = {}, int epochs = 3) 
       loss.update(strategy.reduce(strategy.run(step, copies, batch)));
     got.loss = static_cast<float>(loss.result());
   }
-  auto const errors = strategy.run([](auto&, auto& copy) {                 // on a grid of 11 x 11 points
-    auto places = std::vector<float>{};
-    for (int i = 0; i < 121; ++i)
-      places.insert(places.end(), {static_cast<float>(i / 11) / 10, static_cast<float>(i % 11) / 10});
-    auto const y = copy.predict(Rows<Inside, Edge>{places, places});
-    auto largest = 0.0F;
-    for (std::size_t i = 0; i < 121; ++i)
-      largest = std::max(largest, std::abs(y[2 * i + 1] - std::exp(-conductivity * pi * pi * places[2 * i + 1]) *
-                                                              std::sin(pi * places[2 * i])));
-    return largest;
-  }, copies);
+  auto const errors = strategy.run(
+      [](auto&, auto& copy) {  // on a grid of 11 x 11 points
+        auto places = std::vector<float>{};
+        for (int i = 0; i < 121; ++i)
+          places.insert(places.end(), {static_cast<float>(i / 11) / 10, static_cast<float>(i % 11) / 10});
+        auto const y = copy.predict(Rows<Inside, Edge>{places, places});
+        auto largest = 0.0F;
+        for (std::size_t i = 0; i < 121; ++i)
+          largest = std::max(largest, std::abs(y[2 * i + 1] - std::exp(-conductivity * pi * pi * places[2 * i + 1]) *
+                                                                  std::sin(pi * places[2 * i])));
+        return largest;
+      },
+      copies);
   got.largest          = errors[0];
   auto const variables = copies[0].net.variables();
   for (std::size_t i = 0; i < variables.size(); ++i)
@@ -132,7 +136,7 @@ TEST_CASE("under Reproducible the bits of derivatives do not depend on the repli
 
 TEST_CASE("a network comes near the solution of a differential equation", "[nn][graph][derivatives]") {
   auto const first = learned(one(), {}, {}, 1), got = learned(one(), {}, {}, 150);
-  CHECK(first.largest > 0.2F);                                             // it has not been told
+  CHECK(first.largest > 0.2F);  // it has not been told
   CHECK(got.largest < 0.05F);
   CHECK(got.loss < 0.01F);
 }

@@ -26,15 +26,14 @@ struct Reader : nn::Graph<Body> {
   nn::Dense<1> priority;
 
   constexpr auto operator()(auto body) const {
-    auto const x = gru(nn::GaussianNoise<10>{}(conv(words(body))));        // (B, 9, 6)
+    auto const x = gru(nn::GaussianNoise<10>{}(conv(words(body))));  // (B, 9, 6)
     auto const y = slope(norm(x + attention(x)));
-    auto const z = nn::concatenate(nn::GlobalMaxPool1D{}(nn::MaxPool1D<2>{}(y)), lstm(y));           // (B, 10)
+    auto const z = nn::concatenate(nn::GlobalMaxPool1D{}(nn::MaxPool1D<2>{}(y)), lstm(y));  // (B, 10)
     return nn::outputs<Priority>(priority(z));
   }
 };
 
-template <class R>
-Trained on(int replicas, R reduce) {
+template <class R> Trained on(int replicas, R reduce) {
   return trained(nn::compile<Reader>(nn::of<Priority>(loss::MeanSquaredError{}), optim::Adam{.learning_rate = 1e-2F}),
                  MirroredStrategy{Cpu::logical(replicas)}, reduce);
 }

@@ -18,8 +18,8 @@ namespace planned_memory_test {
 
 /// The first batch of reference_nets::batches.
 auto first_batch() {
-  static auto const data = batches(16);
-  static auto stream     = data.stream(0);
+  static auto const data  = batches(16);
+  static auto stream      = data.stream(0);
   static auto const batch = [] {
     auto made = typename decltype(data)::element{};
     REQUIRE(stream.next(made));
@@ -36,11 +36,11 @@ void check(std::string const& name, Model const& model, Batch const& batch, int 
   auto const scope   = Cpu::Scope{device};
   auto const planned = memory_of(model, batch.rows, device);
   REQUIRE(planned.activations);
-  auto& memory       = test::memory;
-  auto const bytes   = memory.block_bytes.load();
-  auto copy          = model.instantiate(device, 1);
-  CHECK(memory.block_bytes - bytes == planned.peak() - *planned.activations -
-                                          (planned.gradients - PlanView{model.plan}.bytes_per_step()));
+  auto& memory     = test::memory;
+  auto const bytes = memory.block_bytes.load();
+  auto copy        = model.instantiate(device, 1);
+  CHECK(memory.block_bytes - bytes ==
+        planned.peak() - *planned.activations - (planned.gradients - PlanView{model.plan}.bytes_per_step()));
   auto header     = std::array<float, plan::header>{};
   auto const step = [&] {
     copy.value_and_gradient(batch, 0, LooksAtEnd{});
@@ -50,18 +50,16 @@ void check(std::string const& name, Model const& model, Batch const& batch, int 
   };
   step();
   CHECK(memory.block_bytes - bytes == planned.peak());
-  step();                                                                  // as many rows of tables as come have come
+  step();  // as many rows of tables as come have come
   auto const before = memory.blocks + memory.ours;
   for (int i = 0; i < 10; ++i) step();
   auto const more = memory.blocks + memory.ours - before;
   CHECK(more == 0);
-  CHECK(header[0] > -1e9F);                                                // and no NaN
+  CHECK(header[0] > -1e9F);  // and no NaN
 }
 
-template <class Net>
-void check(std::string const& name) {
-  for (auto const threads : {1, 2})
-    check(name, model_of<Net>(optim::Adam{}), first_batch(), threads);
+template <class Net> void check(std::string const& name) {
+  for (auto const threads : {1, 2}) check(name, model_of<Net>(optim::Adam{}), first_batch(), threads);
 }
 
 }  // namespace planned_memory_test
@@ -85,10 +83,13 @@ TEST_CASE("planned bytes are allocated bytes, and a step allocates nothing, for 
 TEST_CASE("planned bytes are allocated bytes, and a step allocates nothing, for tables and rivals", "[nn][memory]") {
   check<Dlrm>("DLRM");
   check<Critic>("critic");
-  check("generator", model_of<Generator>(optim::Adam{}), [] {
-    auto const batch = first_batch();
-    return Rows<Noise, Picture>{batch[Noise{}], batch[Picture{}]};
-  }(), 1);
+  check(
+      "generator", model_of<Generator>(optim::Adam{}),
+      [] {
+        auto const batch = first_batch();
+        return Rows<Noise, Picture>{batch[Noise{}], batch[Picture{}]};
+      }(),
+      1);
 }
 
 TEST_CASE("a plan allocates no block", "[nn][memory]") {

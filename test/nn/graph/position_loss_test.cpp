@@ -33,8 +33,7 @@ struct LineNext : Field<int, 19> {};
 struct LinePoints : Field<float, 19, 3> {};
 
 /// Each position by itself, so that it does not matter in which row it is.
-template <class In, class Out, int width = 11>
-struct Net : nn::Graph<In> {
+template <class In, class Out, int width = 11> struct Net : nn::Graph<In> {
   nn::Embedding<11, 6, nn::DenseGradient> table;
   nn::Dense<8> wide;
   nn::Dense<width> last;
@@ -63,11 +62,10 @@ std::vector<std::size_t> const lengths{1, 9, 2, 7};
 std::vector<int> some_next(bool leaves_out) {
   auto made = all_next;
   for (std::size_t i = 0; i < made.size() && leaves_out; ++i)
-    if (i % 4 == 1 || i == 0) made[i] = -100;                              // the row of one position has none then
+    if (i % 4 == 1 || i == 0) made[i] = -100;  // the row of one position has none then
   return made;
 }
-template <class T>
-std::vector<std::vector<T>> in_rows(std::vector<T> const& all, std::size_t each = 1) {
+template <class T> std::vector<std::vector<T>> in_rows(std::vector<T> const& all, std::size_t each = 1) {
   auto rows = std::vector<std::vector<T>>{};
   auto at   = all.begin();
   for (auto const n : lengths) {
@@ -117,8 +115,7 @@ double by_hand(Span<float const> logits, std::vector<int> const& labels) {
   return sum / count;
 }
 
-template <class S, class R = RingAllReduce>
-auto reader(S strategy, R reduce = {}) {
+template <class S, class R = RingAllReduce> auto reader(S strategy, R reduce = {}) {
   auto const model = nn::compile<Net<Text, Next>>(counts, rule, metric::Perplexity{.ignore_label = -100});
   return Trainer{model, strategy, reduce, LocalTransport{}, 7};
 }
@@ -205,7 +202,7 @@ TEST_CASE("micro-batches of a pipeline count positions", "[nn][graph][positions]
   auto whole       = Trainer{model, one, RingAllReduce{}, LocalTransport{}, 7};
   auto const mesh  = MeshStrategy{Mesh<Axis<"stage", 2>>{Cpu::logical(2)}, pipelined<OneForwardOneBackward<4>>()};
   auto stages      = Trainer{model, mesh, RingAllReduce{}, LocalTransport{}, 7};
-  auto const want  = whole.fit(rows.batch(8), quietly), got = stages.fit(rows.batch(8), quietly);
+  auto const want = whole.fit(rows.batch(8), quietly), got = stages.fit(rows.batch(8), quietly);
   for (std::size_t i = 0; i < want.size(); ++i)
     CHECK(got[i].scores.loss() == Approx(want[i].scores.loss()).epsilon(1e-6));
   CHECK(stages.evaluate(rows.batch(3)).loss() == Approx(whole.evaluate(rows.batch(8)).loss()).epsilon(1e-6));
@@ -231,8 +228,8 @@ TEST_CASE("losses of numbers and of two classes have a mean over positions", "[n
   check(loss::BinaryCrossEntropy{});
   check(loss::CrossEntropy{});
 
-  auto bits         = Trainer{nn::compile<Bits>(loss::per_position(loss::BinaryCrossEntropy{}), rule), one,
-                              RingAllReduce{}, LocalTransport{}, 7};
+  auto bits = Trainer{nn::compile<Bits>(loss::per_position(loss::BinaryCrossEntropy{}), rule), one, RingAllReduce{},
+                      LocalTransport{}, 7};
   auto const logits = bits.predict(texts(false).batch(4));
   auto const wanted = numbers(19);
   auto want         = 0.0;
@@ -252,9 +249,9 @@ TEST_CASE("losses over positions of several outputs have one divisor", "[nn][gra
   };
   auto same = some_next(true);
   for (int& label : same) label = label < 0 ? label : (label + 3) % 11;
-  auto whole = Trainer{model, one, RingAllReduce{}, LocalTransport{}, 7};
-  auto cut   = Trainer{model, MirroredStrategy{Cpu::logical(3)}, RingAllReduce{}, LocalTransport{}, 7};
-  auto const logits = whole.predict(rows(same).batch(4));                  // (19, 11 + 11), rows one after another
+  auto whole        = Trainer{model, one, RingAllReduce{}, LocalTransport{}, 7};
+  auto cut          = Trainer{model, MirroredStrategy{Cpu::logical(3)}, RingAllReduce{}, LocalTransport{}, 7};
+  auto const logits = whole.predict(rows(same).batch(4));  // (19, 11 + 11), rows one after another
   auto first = std::vector<float>{}, second = first;
   for (std::size_t r = 0; r < 4; ++r)
     for (std::size_t i = 0; i < 2 * 11 * lengths[r]; ++i)
@@ -271,14 +268,15 @@ TEST_CASE("losses over positions of several outputs have one divisor", "[nn][gra
   CHECK(apart(values_of(whole), values_of(cut)) < 2e-6);
   CHECK_THROWS_WITH(whole.evaluate(rows(all_next).batch(4)),
                     Contains("losses over positions have one divisor, but of a batch the first counts 13 positions and "
-                             "that of") && Contains("Other 19"));
+                             "that of") &&
+                        Contains("Other 19"));
 }
 
 TEST_CASE("weights of rows and classes multiply losses, and the number of positions stays", "[nn][graph][positions]") {
   auto const plain = nn::of<Next>(counts);
   auto base        = reader(one);
-  auto weighted    = Trainer{nn::compile<Net<Text, Next>>(0.5F * plain.weighted_by(Weight{}), rule), one,
-                             RingAllReduce{}, LocalTransport{}, 7};
+  auto weighted = Trainer{nn::compile<Net<Text, Next>>(0.5F * plain.weighted_by(Weight{}), rule), one, RingAllReduce{},
+                          LocalTransport{}, 7};
   auto const logits = base.predict(texts(true).batch(4));
   auto const labels = some_next(true);
   auto sum = 0.0, count = 0.0;
@@ -302,13 +300,14 @@ TEST_CASE("rows of a Sequential whose label is ignored do not count, and loops o
           "[nn][graph][positions]") {
   struct Rows : nn::Sequential<nn::Input<4>, nn::Dense<3>> {};
   auto const x = numbers(4 * 6);
-  auto y       = std::vector<int>{0, -1, 2, 1, -1, 0}, kept_y = std::vector<int>{0, 2, 1, 0};
-  auto kept_x  = std::vector<float>{};
+  auto y = std::vector<int>{0, -1, 2, 1, -1, 0}, kept_y = std::vector<int>{0, 2, 1, 0};
+  auto kept_x = std::vector<float>{};
   for (std::size_t i = 0; i < 6; ++i)
-    if (y[i] >= 0) kept_x.insert(kept_x.end(), x.begin() + static_cast<std::ptrdiff_t>(4 * i),
-                                 x.begin() + static_cast<std::ptrdiff_t>(4 * i + 4));
+    if (y[i] >= 0)
+      kept_x.insert(kept_x.end(), x.begin() + static_cast<std::ptrdiff_t>(4 * i),
+                    x.begin() + static_cast<std::ptrdiff_t>(4 * i + 4));
   auto const ignores = loss::per_position(loss::SparseCrossEntropy{}, loss::ignore_label(-1));
-  auto some = Trainer{nn::compile<Rows>(ignores, rule), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{},
+  auto some          = Trainer{nn::compile<Rows>(ignores, rule), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{},
                       LocalTransport{}, 7};
   auto kept = Trainer{nn::compile<Rows>(loss::SparseCrossEntropy{}, rule), one, RingAllReduce{}, LocalTransport{}, 7};
   some.fit(data::from_tensors(x, y, 4).batch(6), quietly);
@@ -316,15 +315,15 @@ TEST_CASE("rows of a Sequential whose label is ignored do not count, and loops o
   CHECK(apart(values_of(some), values_of(kept)) < 1e-6);
   CHECK(some.evaluate(data::from_tensors(x, y, 4).batch(5)).loss() ==
         Approx(kept.evaluate(data::from_tensors(kept_x, kept_y, 4).batch(4)).loss()).epsilon(1e-6));
-  auto copy       = nn::compile<Rows>(ignores, rule).instantiate(Cpu{}, 3);
+  auto copy        = nn::compile<Rows>(ignores, rule).instantiate(Cpu{}, 3);
   auto const batch = BasicBatch<float, int>{.x = x, .y = y, .rows = 6};
   auto const loss  = copy.value_and_gradient(batch, 0, [](std::size_t) {}, Together{});
   CHECK(loss.count == 4);
   CHECK(copy.gradients().counted() == 4);
   CHECK(copy.gradients().rows() == 6);
 
-  auto none = Trainer{nn::compile<Rows>(ignores, optim::SGD{}), one, RingAllReduce{}, LocalTransport{}, 7};
-  auto const first = values_of(none);                                      // nothing counts, and no number changes
+  auto none        = Trainer{nn::compile<Rows>(ignores, optim::SGD{}), one, RingAllReduce{}, LocalTransport{}, 7};
+  auto const first = values_of(none);  // nothing counts, and no number changes
   std::ranges::fill(y, -1);
   CHECK(none.fit(data::from_tensors(x, y, 4).batch(6), quietly).back().scores.loss() == 0);
   CHECK(values_of(none) == first);

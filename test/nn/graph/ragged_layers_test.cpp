@@ -73,7 +73,7 @@ TEST_CASE("how wide a batch is padded changes no bit", "[nn][graph][ragged]") {
   };
   auto const want = learn(rows(13).batch(13));
   CHECK(learn(rows(13).padded_batch(13, data::PaddingOf<Vectors>{.length = 37, .value = 1e30F})) == want);
-  learn(rows(60).batch(60));                                               // and buffers of more positions
+  learn(rows(60).batch(60));  // and buffers of more positions
   learn(rows(40).batch(13));
   CHECK(learn(rows(13).batch(13)) == want);
 }
@@ -81,7 +81,7 @@ TEST_CASE("how wide a batch is padded changes no bit", "[nn][graph][ragged]") {
 TEST_CASE("a row among others is the row alone, to the bit", "[nn][graph][ragged]") {
   auto const model = nn::compile<Bare>(nn::of<States>(loss::Given{}) + nn::of<Ends>(loss::Given{}), optim::SGD{});
   auto copy        = model.instantiate(Cpu::logical(1)[0], 1);
-  auto outputs     = std::vector<float>{}, gradients = outputs;
+  auto outputs = std::vector<float>{}, gradients = outputs;
   first(rows(45).batch(45), [&](auto const& batch) {
     outputs = kept(copy.predict(batch));
     copy.value_and_gradient(batch, 0, LooksAtEnd{});
@@ -95,7 +95,7 @@ TEST_CASE("a row among others is the row alone, to the bit", "[nn][graph][ragged
       auto const y = kept(copy.predict(batch));
       REQUIRE(y.size() == 9 * length + 21);
       CHECK(std::ranges::equal(y, Span<float const>{outputs}.subspan(y_at, y.size())));
-      copy.value_and_gradient(batch, r, LooksAtEnd{});                     // dropout is that of row r
+      copy.value_and_gradient(batch, r, LooksAtEnd{});  // dropout is that of row r
       auto const d = kept(copy.gradient_by(Vectors{}));
       REQUIRE(d.size() == 6 * length);
       CHECK(std::ranges::equal(d, Span<float const>{gradients}.subspan(d_at, d.size())));
@@ -120,7 +120,7 @@ TEST_CASE("a batch of empty rows is a batch", "[nn][graph][ragged]") {
   auto copy = everything().instantiate(Cpu::logical(1)[0], 1);
   first(rows(45).filter([](auto const& row) { return row[Vectors{}].empty(); }).batch(3), [&](auto const& batch) {
     auto const y = copy.predict(batch);
-    for (std::size_t i = 0; i < 6; ++i) CHECK(y[i] == y[i % 2]);           // the bias of the head
+    for (std::size_t i = 0; i < 6; ++i) CHECK(y[i] == y[i % 2]);  // the bias of the head
     auto const [loss, n] = copy.value_and_gradient(batch, 0, LooksAtEnd{});
     CHECK(std::isfinite(loss));
     CHECK(n == 3);

@@ -81,8 +81,7 @@ inline auto rows(std::size_t n) {
 }
 
 /// Calls f(batch) for the first batch.
-template <class Batches>
-void first(Batches const& batches, auto&& f) {
+template <class Batches> void first(Batches const& batches, auto&& f) {
   auto stream = batches.stream(0);
   auto batch  = typename Batches::element{};
   REQUIRE(stream.next(batch));

@@ -44,8 +44,7 @@ struct Tagger : nn::Graph<Words> {
 };
 
 /// A network without kernels of oneDNN, which allocate in each call.
-template <class F, int Rows>
-struct Bag : nn::Graph<F> {
+template <class F, int Rows> struct Bag : nn::Graph<F> {
   nn::Embedding<Rows, 2> words;
   nn::EmbeddingBag<Rows, 2> bag;
   nn::LayerNorm norm;
@@ -95,7 +94,7 @@ TEST_CASE("replicas train with ragged rows as one does", "[nn][graph][ragged]") 
 
 TEST_CASE("an LSTM learns from text of any length, in buckets", "[nn][graph][ragged]") {
   auto const buckets = data::Buckets{.boundaries = {4, 9}, .rows = {40, 32, 17}};
-  auto trainer = Trainer{classifier(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 3};
+  auto trainer       = Trainer{classifier(), MirroredStrategy{Cpu::logical(2)}, RingAllReduce{}, LocalTransport{}, 3};
   trainer.fit(rows(300).shuffle(300).bucket_by_sequence_length(Words{}, buckets).prefetch(2),
               {.epochs = 25, .show = Show::nothing});
   CHECK(trainer.evaluate(rows(300).batch(50))["accuracy"] > 0.97);
@@ -165,20 +164,22 @@ TEST_CASE("bytes are ids, and an id outside the table is named", "[nn][graph][ra
 }
 
 TEST_CASE("rows that do not fit are named", "[nn][graph][ragged]") {
-  auto copy = everything().instantiate(Cpu::logical(1)[0], 1);
+  auto copy            = everything().instantiate(Cpu::logical(1)[0], 1);
   auto const long_rows = data::from_tensors(std::vector<float>(2), std::vector<float>(2), 1)
                              .map<Vectors, Wanted>([](auto const&, auto& to, data::Place place) {
                                to[Vectors{}].assign(place.row == 1 ? 6 * 41 : 6, 0.0F), to[Wanted{}].assign(2, 0.0F);
-                             }).batch(2);
+                             })
+                             .batch(2);
   first(long_rows, [&](auto const& batch) {
     CHECK_THROWS_WITH(copy.predict(batch),
                       Contains("row 1 of the batch has 41 positions, but nn::Positions has vectors for 40"));
   });
-  auto of_tags    = tagger().instantiate(Cpu::logical(1)[0], 1);
+  auto of_tags     = tagger().instantiate(Cpu::logical(1)[0], 1);
   auto const apart = data::from_tensors(std::vector<float>(2), std::vector<float>(2), 1)
                          .map<Words, Tags, Weight>([](auto const&, auto& to) {
                            to[Words{}].assign(3, 1), to[Tags{}].assign(2, 0), to[Weight{}].assign(1, 1.0F);
-                         }).batch(2);
+                         })
+                         .batch(2);
   first(apart, [&](auto const& batch) {
     CHECK_THROWS_WITH(of_tags.value_and_gradient(batch, 0, LooksAtEnd{}),
                       Contains("row 0 of the batch has length 2 for field") && Contains("has length 3"));
@@ -189,8 +190,8 @@ TEST_CASE("a step allocates nothing once batches with as many positions came", "
   auto copy = nn::compile<Bag<Words, 30>>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{})
                   .instantiate(Cpu::logical(1)[0], 1);
   auto const of_a_pass = [&] {
-    auto stream  = rows(96).batch(16).stream(0);
-    auto batch   = decltype(rows(1).batch(16))::element{};
+    auto stream   = rows(96).batch(16).stream(0);
+    auto batch    = decltype(rows(1).batch(16))::element{};
     auto in_steps = 0;
     for (int step = 0; step < 6; ++step) {
       REQUIRE(stream.next(batch));

@@ -44,11 +44,9 @@ struct Overwriting {
   constexpr auto operator()(auto x) const { return nn::tanh(b(nn::relu(a(x)))); }
 };
 
-template <class B>
-using Plain = B;
+template <class B> using Plain = B;
 
-template <template <class> class As, class In, class Out, std::size_t Blocks = 3>
-struct Gpt : nn::Graph<In> {
+template <template <class> class As, class In, class Out, std::size_t Blocks = 3> struct Gpt : nn::Graph<In> {
   nn::Embedding<words, width> table;
   nn::Positions<12, width> places;
   As<Part> first;
@@ -62,8 +60,7 @@ struct Gpt : nn::Graph<In> {
   }
 };
 
-template <class Net>
-auto model() { return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::AdamW{}); }
+template <class Net> auto model() { return nn::compile<Net>(loss::SparseCrossEntropy{}, optim::AdamW{}); }
 
 std::vector<std::vector<int>> ids(std::size_t rows, bool is_ragged, std::uint64_t stream) {
   auto all = std::vector<std::vector<int>>(rows);
@@ -74,24 +71,21 @@ std::vector<std::vector<int>> ids(std::size_t rows, bool is_ragged, std::uint64_
 }
 
 /// Bits of all variables after four steps of uneven batches.
-template <template <class> class As, class In, class Out>
-std::vector<std::uint64_t> trained(auto strategy) {
+template <template <class> class As, class In, class Out> std::vector<std::uint64_t> trained(auto strategy) {
   auto const rows = ids(22, In::is_ragged, 0), next = ids(22, In::is_ragged, 1);
-  auto trainer    = Trainer{model<Gpt<As, In, Out>>(), strategy, RingAllReduce{}, LocalTransport{}, 5};
+  auto trainer = Trainer{model<Gpt<As, In, Out>>(), strategy, RingAllReduce{}, LocalTransport{}, 5};
   trainer.fit(data::from_fields<In, Out>(rows, next).batch(8), {.epochs = 2, .show = Show::nothing});
   return trainer.hashes();
 }
 
 /// Bytes beside variables, gradients and slots.
-template <class Net>
-std::size_t planned(std::size_t rows, Cpu const& device = Cpu::logical(1)[0]) {
+template <class Net> std::size_t planned(std::size_t rows, Cpu const& device = Cpu::logical(1)[0]) {
   auto const bytes = model<Net>().planned(device, rows);
   return bytes.activations + bytes.gradients;
 }
 
 /// Calls that are computed again, where all stages find this in their workspaces.
-template <class Net>
-std::ptrdiff_t calls_again(nn::graph::Finds found) {
+template <class Net> std::ptrdiff_t calls_again(nn::graph::Finds found) {
   using Low        = nn::graph::Lowered<Net, Cpu>;
   auto const finds = std::vector(Low::counts.calls, found);
   auto const steps = nn::graph::Scheduler{Low::calls, Low::trains, {}, finds}.schedule().steps;
@@ -150,8 +144,8 @@ TEST_CASE("what backward does not read is not computed again", "[nn][recompute]"
   using Again = Gpt<nn::Recompute, Words, Next, 0>;
   using nn::graph::Finds;
   CHECK(calls_again<Gpt<Plain, Words, Next, 0>>(Finds::in_backward) == 0);
-  CHECK(calls_again<Again>(Finds::in_backward) == 11 + 4);                 // all but the sum that ends Part
-  CHECK(calls_again<Again>(Finds::nothing) == 9 + 2);                      // nor the last products, and what is over them
+  CHECK(calls_again<Again>(Finds::in_backward) == 11 + 4);  // all but the sum that ends Part
+  CHECK(calls_again<Again>(Finds::nothing) == 9 + 2);       // nor the last products, and what is over them
 }
 
 TEST_CASE("logits and their gradient share memory, unless a metric or smoothing reads the logits after it",
@@ -170,7 +164,7 @@ TEST_CASE("logits and their gradient share memory, unless a metric or smoothing 
     auto const smooth = nn::compile<Net>(loss::SparseCrossEntropy{.label_smoothing = 0.1F}, optim::AdamW{});
     CHECK(of(alone) + 256 * 7 * 290 * sizeof(float) < of(metric));
     CHECK(of(smooth) == of(metric));
-    CHECK(trained(alone, device) == trained(metric, device));              // the same bits
+    CHECK(trained(alone, device) == trained(metric, device));  // the same bits
   }
 }
 
@@ -197,12 +191,12 @@ TEST_CASE("pieces of memory that are in use together do not overlap", "[nn][memo
 
 TEST_CASE("memory grows by the inputs of blocks alone, if they are computed again", "[nn][recompute]") {
   constexpr auto rows = 32;
-  auto const plain = planned<Gpt<Plain, Words, Next, 9>>(rows) - planned<Gpt<Plain, Words, Next, 3>>(rows);
-  auto const again = planned<Gpt<nn::Recompute, Words, Next, 9>>(rows) -
-                     planned<Gpt<nn::Recompute, Words, Next, 3>>(rows);
-  CHECK(again == 6 * rows * 7 * width * sizeof(float));                    // one input each
+  auto const plain    = planned<Gpt<Plain, Words, Next, 9>>(rows) - planned<Gpt<Plain, Words, Next, 3>>(rows);
+  auto const again =
+      planned<Gpt<nn::Recompute, Words, Next, 9>>(rows) - planned<Gpt<nn::Recompute, Words, Next, 3>>(rows);
+  CHECK(again == 6 * rows * 7 * width * sizeof(float));  // one input each
   CHECK(plain > 14 * again);
-  CHECK(planned<Gpt<Plain, Words, Next>>(rows, Cpu::with_threads(2)) >     // of two slices, with a second gradient
+  CHECK(planned<Gpt<Plain, Words, Next>>(rows, Cpu::with_threads(2)) >  // of two slices, with a second gradient
         planned<Gpt<Plain, Words, Next>>(rows) + nn::plan_of<Gpt<Plain, Words, Next>>.parameters * sizeof(float));
 }
 

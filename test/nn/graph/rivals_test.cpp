@@ -36,19 +36,21 @@ struct Critic : nn::Graph<nn::Differentiable<Point>> {
 /// Points on a circle beside noise, in batches of 64 and one of 40.
 auto circle() {
   constexpr std::size_t rows = 5 * 64 + 40;
-  auto numbers = std::vector<float>(rows);
+  auto numbers               = std::vector<float>(rows);
   for (std::size_t i = 0; i < rows; ++i) numbers[i] = static_cast<float>(i);
-  return data::from_tensors(numbers, numbers, 1).map<Noise, Point>([](auto const& row, auto& to) {
-    auto const draw  = Random{Seed{9}, static_cast<std::uint64_t>(row.x[0])};
-    auto const angle = 2 * std::numbers::pi_v<float> * draw.uniform(0);
-    to[Point{}]      = {2 * std::cos(angle), 2 * std::sin(angle)};
-    to[Noise{}]      = {draw.normal(1), draw.normal(2)};
-  }).batch(64);
+  return data::from_tensors(numbers, numbers, 1)
+      .map<Noise, Point>([](auto const& row, auto& to) {
+        auto const draw  = Random{Seed{9}, static_cast<std::uint64_t>(row.x[0])};
+        auto const angle = 2 * std::numbers::pi_v<float> * draw.uniform(0);
+        to[Point{}]      = {2 * std::cos(angle), 2 * std::sin(angle)};
+        to[Noise{}]      = {draw.normal(1), draw.normal(2)};
+      })
+      .batch(64);
 }
 
 struct Played {
-  std::vector<float> values;                                               // of both networks, of the first replica
-  std::vector<std::uint64_t> makers, critics;                              // hashes of all replicas
+  std::vector<float> values;                   // of both networks, of the first replica
+  std::vector<std::uint64_t> makers, critics;  // hashes of all replicas
 };
 
 /// Both networks after some epochs.
@@ -62,8 +64,8 @@ Played played(S strategy_of, R reduce = {}, T transport = {}, int epochs = 3, bo
   auto critics    = strategy.create(nn::compile<Critic>(loss::BinaryCrossEntropy{}, rule), 2);
   auto const step = [&](auto& replica, auto& maker, auto& critic, Rows<Noise, Point> const& batch) {
     auto const learn = [&](auto& model, auto of_model, std::size_t times) {
-      of_model.first_row   = times * batch.first_row;
-      of_model.global_rows = times * batch.global_rows;
+      of_model.first_row     = times * batch.first_row;
+      of_model.global_rows   = times * batch.global_rows;
       auto [loss, gradients] = replica.value_and_gradient(model, of_model);
       strategy.update(replica, model, gradients);
       return loss;
@@ -74,8 +76,8 @@ Played played(S strategy_of, R reduce = {}, T transport = {}, int epochs = 3, bo
     };
     auto fakes = std::vector<float>{}, towards = fakes;
     for (int k = 0; k < parts; ++k) collect(fakes, maker.predict(batch.part(k, parts)));
-    auto points      = std::vector<float>{};                               // (2 B, 2): a real one, then one that was made
-    auto is_real     = std::vector<float>{};                               // (2 B, 1)
+    auto points  = std::vector<float>{};  // (2 B, 2): a real one, then one that was made
+    auto is_real = std::vector<float>{};  // (2 B, 1)
     for (std::size_t i = 0; i < batch.rows; ++i) {
       points.insert(points.end(), {batch[Point{}][2 * i], batch[Point{}][2 * i + 1], fakes[2 * i], fakes[2 * i + 1]});
       is_real.insert(is_real.end(), {1, 0});
@@ -91,7 +93,8 @@ Played played(S strategy_of, R reduce = {}, T transport = {}, int epochs = 3, bo
     return loss;
   };
   for (int epoch = 0; epoch < epochs; ++epoch)
-    for (auto& batch : strategy.distribute(circle(), epoch)) strategy.reduce(strategy.run(step, makers, critics, batch));
+    for (auto& batch : strategy.distribute(circle(), epoch))
+      strategy.reduce(strategy.run(step, makers, critics, batch));
   auto got        = Played{};
   auto const take = [&](auto& models, auto& hashes) {
     for (std::size_t i = 0; i < models.size(); ++i) hashes.push_back(models[i].hash());
@@ -125,7 +128,7 @@ TEST_CASE("replicas of two rivals learn what one replica learns", "[nn][graph][l
   check(played(MirroredStrategy{Cpu::logical(replicas)}, TreeAllReduce{}, TcpTransport{}));
   check(played(MultiWorkerMirroredStrategy{Cluster::local(replicas)}, RingAllReduce{}, SharedMemoryTransport{}));
   check(played(CentralStorageStrategy{Cpu::logical(replicas), Cpu::logical(1)[0]}));
-  CHECK(difference(played(OneDeviceStrategy{Cpu::logical(1)[0]}, {}, {}, 1), one) > 1e-2);       // they do learn
+  CHECK(difference(played(OneDeviceStrategy{Cpu::logical(1)[0]}, {}, {}, 1), one) > 1e-2);  // they do learn
 }
 
 TEST_CASE("under Reproducible any number of replicas of two rivals has the bits of one", "[nn][graph][reproducible]") {

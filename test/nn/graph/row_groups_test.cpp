@@ -19,7 +19,7 @@ using optim::Grouped;
 
 namespace {
 
-constexpr auto table = std::size_t{50} * 5;                                // numbers of the table, the first variable
+constexpr auto table = std::size_t{50} * 5;  // numbers of the table, the first variable
 
 std::vector<float> of_table(Trained const& got) {
   return {got.values.begin(), got.values.begin() + static_cast<std::ptrdiff_t>(table)};
@@ -27,8 +27,7 @@ std::vector<float> of_table(Trained const& got) {
 std::vector<float> of_others(Trained const& got) {
   return {got.values.begin() + static_cast<std::ptrdiff_t>(table), got.values.end()};
 }
-template <class Net = Network, class O>
-Trained on(int replicas, O rule) {
+template <class Net = Network, class O> Trained on(int replicas, O rule) {
   return trained(model<Net>(rule), MirroredStrategy{Cpu::logical(replicas)}, Reproducible{});
 }
 
@@ -47,15 +46,15 @@ TEST_CASE("a frozen table keeps its bits, and a table has a rate of its own", "[
   auto const before = start.net.variables()[0].value;
   auto const frozen = on(1, Grouped{rule, {optim::frozen("embedding*")}});
   CHECK(std::ranges::equal(of_table(frozen), before));
-  CHECK(of_others(frozen) != of_others(on(1, rule)));                      // its rows have moved there
+  CHECK(of_others(frozen) != of_others(on(1, rule)));  // its rows have moved there
   auto const still = on(1, Grouped{rule, {{.names = "embedding*", .learning_rate = 0}}});
   CHECK(still.values == frozen.values);
 }
 
 TEST_CASE("groups of rows have the bits of one replica on any number of them", "[nn][graph][groups]") {
-  auto const rule = Grouped{Averaged{optim::AdamW{.learning_rate = 1e-2F, .global_clipnorm = 0.2F}, 0.9F},
-                            {{.names = "embedding*", .learning_rate = 2}, optim::frozen("dense_1*"),
-                             {.names = "*/bias", .weight_decay = 0}}};
+  auto const rule = Grouped{
+      Averaged{optim::AdamW{.learning_rate = 1e-2F, .global_clipnorm = 0.2F}, 0.9F},
+      {{.names = "embedding*", .learning_rate = 2}, optim::frozen("dense_1*"), {.names = "*/bias", .weight_decay = 0}}};
   auto const one = on(1, rule);
   for (auto const replicas : {2, 3}) CHECK(on(replicas, rule).values == one.values);
 }
@@ -69,12 +68,12 @@ TEST_CASE("the gradient rows of a frozen table do not count in the norm", "[nn][
 }
 
 TEST_CASE("averages of a table follow its rows", "[nn][graph][averages]") {
-  auto const rule = Averaged{optim::SGD{.learning_rate = 0.05F}, 0.5F};    // without a slot of its own in use
-  auto trainer    = Trainer{model(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 3};
+  auto const rule  = Averaged{optim::SGD{.learning_rate = 0.05F}, 0.5F};  // without a slot of its own in use
+  auto trainer     = Trainer{model(rule), OneDeviceStrategy{Cpu::logical(1)[0]}, RingAllReduce{}, LocalTransport{}, 3};
   auto const plain = trained(model(optim::SGD{.learning_rate = 0.05F}), OneDeviceStrategy{Cpu::logical(1)[0]});
   trainer.fit(batches(), {.epochs = 2, .show = Show::nothing});
   auto const now = trainer.variables()[0].value;
-  CHECK(std::ranges::equal(now, of_table(plain)));                         // averages change nothing
+  CHECK(std::ranges::equal(now, of_table(plain)));  // averages change nothing
   auto const own = std::vector<float>(now.begin(), now.end());
   auto moved     = std::size_t{0};
   with_averages(trainer, [&] {

@@ -29,8 +29,7 @@ auto one_device() { return OneDeviceStrategy{Cpu::logical(1)[0]}; }
 struct Ids : Field<int, 4> {};
 struct Mean : Field<float, 3> {};
 
-template <nn::Bag As>
-struct BagOfIds : nn::Graph<Ids> {
+template <nn::Bag As> struct BagOfIds : nn::Graph<Ids> {
   nn::EmbeddingBag<20, 3, As> words;
   constexpr auto operator()(auto ids) const { return nn::outputs<Mean>(words(ids)); }
 };
@@ -55,7 +54,8 @@ TEST_CASE("a table lies behind the trailer, and has no place in the gradients", 
 }
 
 TEST_CASE("gradients that are rows train as dense ones do under SGD", "[nn][graph][rows]") {
-  auto const rule     = GENERATE(optim::SGD{.learning_rate = 0.1F}, optim::SGD{.learning_rate = 0.1F, .global_clipnorm = 0.05F});
+  auto const rule =
+      GENERATE(optim::SGD{.learning_rate = 0.1F}, optim::SGD{.learning_rate = 0.1F, .global_clipnorm = 0.05F});
   auto const replicas = GENERATE(1, 2, 3);
   auto const one      = trained(model<test::tickets::Dense>(rule), one_device());
   CHECK(difference(trained(model(rule), MirroredStrategy{Cpu::logical(replicas)}), one) < 1e-5);
@@ -65,14 +65,14 @@ TEST_CASE("an accumulated update of rows is that of one large batch", "[nn][grap
   auto const replicas = GENERATE(1, 3);
   auto const rule     = optim::SGD{.learning_rate = 0.1F};
   auto const one      = trained(model<test::tickets::Dense>(rule), one_device(), RingAllReduce{}, LocalTransport{}, 3);
-  auto const got      = trained(model(rule), MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}, 3);
+  auto const got = trained(model(rule), MirroredStrategy{Cpu::logical(replicas)}, RingAllReduce{}, LocalTransport{}, 3);
   CHECK(difference(got, one) < 1e-5);
 }
 
 TEST_CASE("rows that did not come rest, with their moments", "[nn][graph][rows]") {
   auto copy         = model().instantiate(Cpu::logical(1)[0], 1);
   auto const titles = std::vector<int>(6, 3), bodies = std::vector<int>(9, 7), labels = std::vector<int>(1);
-  auto const tags   = std::vector<float>(4), wanted = std::vector<float>(1, 2.0F);
+  auto const tags = std::vector<float>(4), wanted = std::vector<float>(1, 2.0F);
   auto const batch  = Rows<Title, Body, Tags, Priority, Department>{titles, bodies, tags, wanted, labels};
   auto const table  = copy.net.variables()[0].value;
   auto const before = std::vector<float>(table.begin(), table.end());
@@ -92,14 +92,14 @@ TEST_CASE("rows that did not come rest, with their moments", "[nn][graph][rows]"
 
 TEMPLATE_TEST_CASE("where every row comes, an optimizer on rows is that on the whole table", "[nn][graph][rows]",
                    optim::Adam, optim::Nadam, optim::RMSprop, optim::Lion) {
-  auto const ids   = [] {
+  auto const ids = [] {
     auto all = std::vector<int>(60);
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i * 7 % 20);
     return all;
   }();
   auto const wanted = std::vector<float>(45, 0.7F);
   auto const batch  = Rows<Ids, Mean>{ids, wanted};
-  auto rule = TestType{.learning_rate = 0.01F};
+  auto rule         = TestType{.learning_rate = 0.01F};
   if constexpr (requires { rule.centered; }) rule.centered = true, rule.momentum = 0.5F;
   auto rows  = nn::compile<BagOfIds<nn::Bag::mean>>(loss::MeanSquaredError{}, rule).instantiate(Cpu::logical(1)[0], 1);
   auto dense = nn::compile<Whole>(loss::MeanSquaredError{}, rule).instantiate(Cpu::logical(1)[0], 1);
@@ -144,30 +144,33 @@ TEST_CASE("only the rows that came travel", "[nn][graph][rows]") {
   REQUIRE(stream.next(batch));
   for (int i = 0; i < 2; ++i) shares[static_cast<std::size_t>(i)] = batch.part(i, 2);
   auto rows = PerReplica<std::size_t>(2), bytes = PerReplica<std::size_t>(2);
-  strategy.run([](auto& replica, auto& copy, auto const& share, std::size_t& unique, std::size_t& sent) {
-    auto result = replica.value_and_gradient(copy, share);
-    unique      = result.gradients.tables[0].rows().size();
-    replica.all_reduce(result.gradients);
-    sent = replica.traffic().bytes;
-  }, copies, shares, rows, bytes);
+  strategy.run(
+      [](auto& replica, auto& copy, auto const& share, std::size_t& unique, std::size_t& sent) {
+        auto result = replica.value_and_gradient(copy, share);
+        unique      = result.gradients.tables[0].rows().size();
+        replica.all_reduce(result.gradients);
+        sent = replica.traffic().bytes;
+      },
+      copies, shares, rows, bytes);
   for (std::size_t i = 0; i < 2; ++i) {
     auto ids = std::set<int>{};
     for (auto const id : shares[i][Title{}]) ids.insert(id);
     for (auto const id : shares[i][Body{}]) ids.insert(id);
     CHECK(rows[i] == ids.size());
-    CHECK(bytes[i] == nn::plan_of<Network>.bytes_per_step() + ids.size() * (2 * sizeof(std::uint32_t) + 5 * sizeof(float)));
+    CHECK(bytes[i] ==
+          nn::plan_of<Network>.bytes_per_step() + ids.size() * (2 * sizeof(std::uint32_t) + 5 * sizeof(float)));
   }
 }
 
 TEST_CASE("rows of a bag share a vector until one of them gets another gradient", "[nn][graph][rows]") {
-  auto table         = RowGradients{0, 10, 2};
-  auto const a       = std::vector<float>{1, 2}, b = std::vector<float>{10, 20};
-  auto const of_bag  = table.share(a.data());
+  auto table   = RowGradients{0, 10, 2};
+  auto const a = std::vector<float>{1, 2}, b = std::vector<float>{10, 20};
+  auto const of_bag = table.share(a.data());
   for (auto const row : {3U, 5U, 7U}) table.add_shared(row, of_bag);
   CHECK(table.values().size() == 2);
   table.add(5, b.data());
   table.add(6, b.data());
-  table.add_shared(3, of_bag);                                             // an id that a bag has twice
+  table.add_shared(3, of_bag);  // an id that a bag has twice
   auto const want = std::vector<std::vector<float>>{{2, 4}, {11, 22}, {1, 2}, {10, 20}};
   REQUIRE(table.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK(std::ranges::equal(table[i], want[i]));
@@ -188,15 +191,16 @@ TEST_CASE("a gradient of a row that is not finite is named, and changes nothing"
   auto const ids   = std::vector<int>{1, 2, 3, 4};
   auto const bad   = std::vector<float>(3, std::numeric_limits<float>::quiet_NaN());
   auto const batch = Rows<Ids, Mean>{ids, bad};
-  auto copy        = nn::compile<BagOfIds<nn::Bag::sum>>(loss::Given{}, optim::SGD{}).instantiate(Cpu::logical(1)[0], 1);
-  auto const hash  = copy.hash();
+  auto copy       = nn::compile<BagOfIds<nn::Bag::sum>>(loss::Given{}, optim::SGD{}).instantiate(Cpu::logical(1)[0], 1);
+  auto const hash = copy.hash();
   copy.value_and_gradient(batch, 0, LooksAtEnd{});
   CHECK(copy.gradients().trailer().faults() == 1);
   CHECK_THROWS_AS(copy.optimizer.apply(copy.net.variables(), copy.gradients()), NumericFault);
   CHECK(copy.hash() == hash);
 }
 
-TEST_CASE("a run with tables continues from a checkpoint with the bits of one that never stopped", "[nn][graph][rows]") {
+TEST_CASE("a run with tables continues from a checkpoint with the bits of one that never stopped",
+          "[nn][graph][rows]") {
   auto const folder = test::Folder{};
   auto const run    = [&](int epochs, int replicas, std::string const& to) {
     auto trainer = Trainer{model(), MirroredStrategy{Cpu::logical(replicas)}, Reproducible{}, LocalTransport{}, 3};
@@ -211,9 +215,9 @@ TEST_CASE("a step with tables allocates nothing once its rows were seen", "[nn][
   auto const ids   = std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8};
   auto const to    = std::vector<float>(6, 0.5F);
   auto const batch = Rows<Ids, Mean>{ids, to};
-  auto copy        = nn::compile<BagOfIds<nn::Bag::mean>>(loss::MeanSquaredError{}, optim::Adam{})
-                         .instantiate(Cpu::logical(1)[0], 1);
-  auto const step  = [&] {
+  auto copy =
+      nn::compile<BagOfIds<nn::Bag::mean>>(loss::MeanSquaredError{}, optim::Adam{}).instantiate(Cpu::logical(1)[0], 1);
+  auto const step = [&] {
     copy.value_and_gradient(batch, 0, LooksAtEnd{});
     copy.optimizer.apply(copy.net.variables(), copy.gradients());
   };

@@ -23,13 +23,13 @@ struct SlicedNormed : Sequential<Input<8, 8, 1>, Conv2D<5, 3>, BatchNorm<>, ReLU
                                  BatchNorm<>, Tanh, Dropout<30>, Dense<3>> {};
 struct SlicedSynced : Sequential<Input<8, 8, 1>, Conv2D<5, 3>, SyncBatchNorm<>, ReLU, Flatten, Dense<16>,
                                  SyncBatchNorm<>, Tanh, Dense<3>> {};
-struct SlicedBranched : Sequential<Input<8, 8, 1>, Conv2D<3, 3, Same>, Residual<Tanh, Conv2D<3, 3, Pad<1>, NoBias>>,
-                                   Flatten, Dense<3>> {};
+struct SlicedBranched
+    : Sequential<Input<8, 8, 1>, Conv2D<3, 3, Same>, Residual<Tanh, Conv2D<3, 3, Pad<1>, NoBias>>, Flatten, Dense<3>> {
+};
 /// More variables than slices are worth: the threads compute its layers together.
 struct SlicedHeavy : Sequential<Input<8, 8, 1>, Flatten, Dense<1024>, Tanh, Dense<1024>, Tanh, Dense<3>> {};
 
-template <class Net>
-auto instance(Cpu const& device) {
+template <class Net> auto instance(Cpu const& device) {
   return compile<Net>(loss::SparseCrossEntropy{}, optim::Adam{}, metric::Accuracy{}).instantiate(device, 3);
 }
 
@@ -53,7 +53,7 @@ TEMPLATE_TEST_CASE("slices of a batch give the loss, the gradients and the outpu
   auto one = instance<TestType>(Cpu::logical(1)[0]);
   for (int const threads : {2, 3, 4}) {
     auto several = instance<TestType>(Cpu::with_threads(threads));
-    for (std::size_t const rows : {32U, 13U, 9U, 8U, 7U, 1U}) {            // of one slice up to four, even and uneven
+    for (std::size_t const rows : {32U, 13U, 9U, 8U, 7U, 1U}) {  // of one slice up to four, even and uneven
       INFO(threads << " threads, " << rows << " rows");
       auto const batch  = tiny::batch<int>(rows, 64, 1, rows);
       auto const wanted = one.value_and_gradient(batch.view(), 5, LooksAtEnd{}, Together{});
@@ -65,16 +65,19 @@ TEMPLATE_TEST_CASE("slices of a batch give the loss, the gradients and the outpu
 
       auto const at_end = kept(several.gradients().values);
       auto ends         = std::vector<std::size_t>{};
-      auto early        = std::vector<float>{};                            // gradients as they were when called final
-      several.value_and_gradient(batch.view(), 5, [&](std::size_t end) {
-        ends.push_back(end);
-        auto const values = several.gradients().values;
-        early.insert(early.end(), values.begin() + static_cast<std::ptrdiff_t>(early.size()),
-                     values.begin() + static_cast<std::ptrdiff_t>(end));
-      }, Together{});
+      auto early        = std::vector<float>{};  // gradients as they were when called final
+      several.value_and_gradient(
+          batch.view(), 5,
+          [&](std::size_t end) {
+            ends.push_back(end);
+            auto const values = several.gradients().values;
+            early.insert(early.end(), values.begin() + static_cast<std::ptrdiff_t>(early.size()),
+                         values.begin() + static_cast<std::ptrdiff_t>(end));
+          },
+          Together{});
       CHECK(std::is_sorted(ends.begin(), ends.end()));
-      CHECK(ends.size() > 3);                                              // a call for each layer with variables
-      CHECK(early == at_end);                                              // the same bits, each final when it was said
+      CHECK(ends.size() > 3);  // a call for each layer with variables
+      CHECK(early == at_end);  // the same bits, each final when it was said
 
       auto sums = std::array<std::array<float, plan::header>, 2>{};
       one.evaluate(batch.view(), sums[0]);
@@ -120,8 +123,8 @@ TEST_CASE("replicas of several threads learn with SyncBatchNorm what one replica
 }
 
 TEST_CASE("a label that is none is told by its row of the batch, whatever the slices", "[nn][sliced]") {
-  auto copy  = instance<tiny::Small>(Cpu::with_threads(4));
-  auto batch = tiny::batch<int>(32, 64, 1);
+  auto copy   = instance<tiny::Small>(Cpu::with_threads(4));
+  auto batch  = tiny::batch<int>(32, 64, 1);
   batch.y[29] = 7;
   CHECK_THROWS_WITH(copy.value_and_gradient(batch.view(), 0, LooksAtEnd{}, Together{}),
                     Catch::Contains("row 29 of the batch has label 7"));
@@ -131,9 +134,13 @@ TEST_CASE("what is thrown when gradients are final reaches the caller, and the n
   auto copy        = instance<tiny::Small>(Cpu::with_threads(3));
   auto const batch = tiny::batch<int>(32, 64, 1);
   auto calls       = 0;
-  CHECK_THROWS_AS(copy.value_and_gradient(batch.view(), 0, [&](std::size_t) {
-    if (++calls == 2) throw PeerLost{1, "rank 1 is gone"};
-  }, Together{}), PeerLost);
+  CHECK_THROWS_AS(copy.value_and_gradient(
+                      batch.view(), 0,
+                      [&](std::size_t) {
+                        if (++calls == 2) throw PeerLost{1, "rank 1 is gone"};
+                      },
+                      Together{}),
+                  PeerLost);
   CHECK(calls == 2);
   CHECK(copy.value_and_gradient(batch.view(), 0, LooksAtEnd{}, Together{}).count == 32);
 }

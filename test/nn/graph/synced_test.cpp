@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolutions, residuals and normalizations in a network derived from nn::Graph, beside the same layers in a list.
-#include "test/support/tiny.hpp"
 #include "test/support/reference.hpp"
+#include "test/support/tiny.hpp"
 
 #include <chorale/nn/batch_norm.hpp>
 #include <chorale/transport/tcp.hpp>
@@ -25,14 +25,14 @@ struct Kind : Field<int, 1> {};
 
 template <template <class...> class Norm>
 struct Listed
-    : nn::Sequential<nn::Input<8, 8, 1>, nn::Conv2D<16, 3, nn::Same>, Norm<>, nn::ReLU,
-                     nn::Residual<nn::Conv2D<16, 3, nn::Same>, nn::ReLU, nn::Dropout<20>, nn::Conv2D<16, 3, nn::Same>>,
-                     nn::Residual<nn::Conv2D<24, 3, nn::Same, nn::Stride<2>>, nn::Shortcut<nn::Conv2D<24, 1, nn::Stride<2>>>>,
-                     nn::MaxPool2D<2>, nn::Flatten, nn::Dense<16>, Norm<>, nn::Tanh, nn::Dense<3>> {};
+    : nn::Sequential<
+          nn::Input<8, 8, 1>, nn::Conv2D<16, 3, nn::Same>, Norm<>, nn::ReLU,
+          nn::Residual<nn::Conv2D<16, 3, nn::Same>, nn::ReLU, nn::Dropout<20>, nn::Conv2D<16, 3, nn::Same>>,
+          nn::Residual<nn::Conv2D<24, 3, nn::Same, nn::Stride<2>>, nn::Shortcut<nn::Conv2D<24, 1, nn::Stride<2>>>>,
+          nn::MaxPool2D<2>, nn::Flatten, nn::Dense<16>, Norm<>, nn::Tanh, nn::Dense<3>> {};
 
 /// The layers of Listed, called one by one. Sums read what convolutions wrote, in the layout of these.
-template <template <class...> class Norm>
-struct Called : nn::Graph<Image> {
+template <template <class...> class Norm> struct Called : nn::Graph<Image> {
   nn::Conv2D<16, 3, nn::Same> first;
   Norm<> norm;
   nn::Residual<nn::Conv2D<16, 3, nn::Same>, nn::ReLU, nn::Dropout<20>, nn::Conv2D<16, 3, nn::Same>> same;
@@ -44,7 +44,7 @@ struct Called : nn::Graph<Image> {
 
   constexpr auto operator()(auto image) const {
     auto const x = same(nn::relu(norm(first(image))));
-    auto const a = halved(x);                                              // before the shortcut: see docs/28-models.md
+    auto const a = halved(x);  // before the shortcut: see docs/28-models.md
     auto const y = nn::Flatten{}(nn::MaxPool2D<2>{}(a + shortcut(x)));
     return nn::outputs<Kind>(kind(nn::Tanh{}(last_norm(dense(y)))));
   }
@@ -109,9 +109,9 @@ TEST_CASE("a network of calls has the bits of the list of its layers", "[nn][gra
   auto const got    = learned<Called<nn::BatchNorm>>(FieldBatches{uneven()}, OneDeviceStrategy{Cpu::with_threads(1)});
   CHECK(got.loss == wanted.loss);
   CHECK(std::ranges::equal(got.values, wanted.values));
-  for (int const threads : {2, 3}) {                                       // in slices of rows, which add up otherwise
-    auto const sliced = learned<Called<nn::BatchNorm>>(FieldBatches{uneven()},
-                                                       OneDeviceStrategy{Cpu::with_threads(threads)});
+  for (int const threads : {2, 3}) {  // in slices of rows, which add up otherwise
+    auto const sliced =
+        learned<Called<nn::BatchNorm>>(FieldBatches{uneven()}, OneDeviceStrategy{Cpu::with_threads(threads)});
     CHECK(difference(sliced, wanted) < 1e-4);
   }
 }

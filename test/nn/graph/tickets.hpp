@@ -22,23 +22,22 @@ struct Priority : Field<float, 1> {};
 struct Department : Field<int, 1> {};
 struct Importance : Field<float, 1> {};
 
-template <class... Options>
-struct NetworkWith : nn::Graph<Title, Body, Tags> {
-  nn::Embedding<50, 5, Options...> words;                                  // of titles and of bodies
+template <class... Options> struct NetworkWith : nn::Graph<Title, Body, Tags> {
+  nn::Embedding<50, 5, Options...> words;  // of titles and of bodies
   nn::Dense<7> title_reader, body_reader;
   nn::LayerNorm norm;
   nn::Dense<1> priority{"priority"};
   nn::Dense<3> department{"department"};
 
   constexpr auto operator()(auto title, auto body, auto tags) const {
-    auto const a = nn::relu(title_reader(nn::reshape<30>(words(title))));  // (B, 7)
-    auto const b = nn::Tanh{}(body_reader(nn::reshape<45>(words(body))));  // (B, 7)
-    auto const x = nn::Dropout<10>{}(norm(nn::concatenate(a, b, a * b, tags)));      // (B, 25)
+    auto const a = nn::relu(title_reader(nn::reshape<30>(words(title))));        // (B, 7)
+    auto const b = nn::Tanh{}(body_reader(nn::reshape<45>(words(body))));        // (B, 7)
+    auto const x = nn::Dropout<10>{}(norm(nn::concatenate(a, b, a * b, tags)));  // (B, 25)
     return nn::outputs<Priority, Department>(priority(x), department(x));
   }
 };
 
-using Network = NetworkWith<>;                                             // the gradient of its table is rows
+using Network = NetworkWith<>;  // the gradient of its table is rows
 using Dense   = NetworkWith<nn::DenseGradient>;
 
 inline auto losses() {
@@ -69,7 +68,7 @@ inline auto batches(std::size_t rows = 101) {
   auto x = std::vector<float>(rows);
   for (std::size_t r = 0; r < rows; ++r) x[r] = static_cast<float>(r);
   return data::from_tensors(x, x, 1)
-      .map<Tags, Title, Body, Importance, Department, Priority>(write)     // another order than that of the network
+      .map<Tags, Title, Body, Importance, Department, Priority>(write)  // another order than that of the network
       .shuffle(rows)
       .batch(16);
 }
@@ -85,7 +84,7 @@ template <class M, class S, class R = RingAllReduce, class T = LocalTransport>
 Trained trained(M const& model, S strategy, R reduce = {}, T transport = {}, int accumulate = 1) {
   auto trainer       = Trainer{model, std::move(strategy), std::move(reduce), std::move(transport), 3};
   auto const history = trainer.fit(batches(), {.epochs = 2, .show = Show::nothing, .accumulate = accumulate});
-  auto all           = std::vector<float>{};                               // in the plan's order, whatever the layout
+  auto all           = std::vector<float>{};  // in the plan's order, whatever the layout
   for (std::size_t i = 0; i < trainer.variables().size(); ++i)
     all.insert(all.end(), trainer.variables()[i].value.begin(), trainer.variables()[i].value.end());
   return {std::move(all), trainer.hashes(), history.back().scores.loss()};

@@ -18,14 +18,12 @@ using pipelines::Work;
 namespace {
 
 /// True if a schedule is idle for so many of the ticks of a step: idle / ticks == (p-1) / (of+p-1).
-template <class S, int stages>
-constexpr bool idles(int of) {
+template <class S, int stages> constexpr bool idles(int of) {
   using T = Timetable<S, stages>;
   return T::idle() * (of + stages - 1) == T::ticks * (stages - 1);
 }
 
-template <int m, int p>
-constexpr bool formulas_hold() {
+template <int m, int p> constexpr bool formulas_hold() {
   return idles<AllForwardAllBackward<m>, p>(m) && idles<OneForwardOneBackward<m>, p>(m) &&
          Timetable<OneForwardOneBackward<m>, p>::idle() == 3 * (p - 1) &&
          (m < p || 3 * Timetable<ZeroBubbleH1<m>, p>::idle() == Timetable<OneForwardOneBackward<m>, p>::idle()) &&
@@ -39,8 +37,7 @@ static_assert(formulas_hold<1, 4>() && formulas_hold<4, 4>() && formulas_hold<8,
 static_assert(Timetable<ZeroBubbleV<16>, 8>::idle() == 7 && Timetable<ZeroBubbleH1<16>, 8>::idle() == 7);
 
 /// The activations that schedules promise, on each stage.
-template <int m, int p>
-constexpr bool peaks_hold() {
+template <int m, int p> constexpr bool peaks_hold() {
   for (int s = 0; s < p; ++s) {
     auto const i = static_cast<std::size_t>(s);
     if (Timetable<AllForwardAllBackward<m>, p>::peaks[i] != m) return false;
@@ -48,7 +45,7 @@ constexpr bool peaks_hold() {
     if (Timetable<ZeroBubbleH1<m>, p>::peaks[i] != std::min(m, p)) return false;
     auto const round = 2 * (p - s - 1) + p + 1;
     if (m % p == 0 && Timetable<Interleaved<m, 2>, p>::peaks[i] != std::min(2 * m, round)) return false;
-    if (Timetable<ZeroBubbleV<m>, p>::peaks[i] != 2 * std::min(m, p)) return false;    // of half a stage each
+    if (Timetable<ZeroBubbleV<m>, p>::peaks[i] != 2 * std::min(m, p)) return false;  // of half a stage each
   }
   return true;
 }
@@ -62,8 +59,7 @@ constexpr Entries good() {
       all.push_back({k, s, Work::forward, k, 0}), all.push_back({2 + k, s, Work::backward, k, 0});
   return all;
 }
-template <int i, int tick, int stage, Work work, int micro_batch>
-constexpr Entries changed(int) {
+template <int i, int tick, int stage, Work work, int micro_batch> constexpr Entries changed(int) {
   auto all = good();
   all[i]   = {tick, stage, work, micro_batch, 0};
   return all;
@@ -76,9 +72,9 @@ constexpr Entries without_last(int) {
 }
 /// Stage 0 waits for backward of micro-batch 1 before it sends micro-batch 0, which stage 1 does first.
 constexpr Entries crossed(int) {
-  return {{0, 0, Work::forward, 1, 0}, {1, 0, Work::backward, 1, 0}, {2, 0, Work::forward, 0, 0},
-          {3, 0, Work::backward, 0, 0}, {0, 1, Work::forward, 0, 0}, {1, 1, Work::backward, 0, 0},
-          {2, 1, Work::forward, 1, 0}, {3, 1, Work::backward, 1, 0}};
+  return {{0, 0, Work::forward, 1, 0},  {1, 0, Work::backward, 1, 0}, {2, 0, Work::forward, 0, 0},
+          {3, 0, Work::backward, 0, 0}, {0, 1, Work::forward, 0, 0},  {1, 1, Work::backward, 0, 0},
+          {2, 1, Work::forward, 1, 0},  {3, 1, Work::backward, 1, 0}};
 }
 constexpr Entries weights_first(int) {
   return {{0, 0, Work::forward, 0, 0}, {1, 0, Work::by_weights, 0, 0}, {2, 0, Work::by_inputs, 0, 0}};
@@ -87,8 +83,7 @@ struct NoSection : pipelines::Table<unchanged, 2> {
   static constexpr int section(int, int, int) { return 0; }
 };
 
-template <auto entries, int m = 2, int stages = 2>
-constexpr Flaw flaw_of() {
+template <auto entries, int m = 2, int stages = 2> constexpr Flaw flaw_of() {
   return pipelines::check<pipelines::Table<entries, m>>(stages).flaw;
 }
 static_assert(flaw_of<unchanged>() == Flaw::none);
@@ -107,9 +102,9 @@ static_assert(pipelines::check<pipelines::Table<crossed, 2>>(2).flaw == Flaw::cy
 
 /// A variable that both sections use: stage 0 needs what stage 1 does with its weights after the next micro-batch.
 constexpr Entries weights_last(int) {
-  return {{0, 0, Work::forward, 0, 0}, {1, 0, Work::by_inputs, 0, 0}, {2, 0, Work::by_weights, 0, 0},
-          {3, 0, Work::forward, 1, 0}, {4, 0, Work::backward, 1, 0}, {0, 1, Work::forward, 0, 0},
-          {1, 1, Work::by_inputs, 0, 0}, {2, 1, Work::forward, 1, 0}, {3, 1, Work::backward, 1, 0},
+  return {{0, 0, Work::forward, 0, 0},   {1, 0, Work::by_inputs, 0, 0}, {2, 0, Work::by_weights, 0, 0},
+          {3, 0, Work::forward, 1, 0},   {4, 0, Work::backward, 1, 0},  {0, 1, Work::forward, 0, 0},
+          {1, 1, Work::by_inputs, 0, 0}, {2, 1, Work::forward, 1, 0},   {3, 1, Work::backward, 1, 0},
           {4, 1, Work::by_weights, 0, 0}};
 }
 static_assert(flaw_of<weights_last>() == Flaw::none);
@@ -130,15 +125,20 @@ static_assert(Timetable<pipelines::Table<in_turn, 4>, 3>::idle() == 24);
 }  // namespace
 
 TEST_CASE("a schedule of a pipeline is printed as a grid of stages and ticks", "[nn][pipeline]") {
-  CHECK(Timetable<OneForwardOneBackward<3>, 2>::text() == "0 F0 F1 .  .  B0 =  F2 B1 =  .  B2 =\n"
-                                                          "1 .  F0 B0 =  F1 B1 =  F2 B2 =  .  .\n");
-  CHECK(Timetable<AllForwardAllBackward<2>, 2>::text() == "0 F0 F1 .  .  .  B0 =  B1 =\n"
-                                                          "1 .  F0 F1 B0 =  B1 =  .  .\n");
-  CHECK(Timetable<ZeroBubbleH1<4>, 3>::text() == "0 F0 F1 F2 .  .  I0 W0 F3 I1 W1 I2 W2 I3 W3\n"
-                                                 "1 .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3\n"
-                                                 "2 .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3\n");
-  CHECK(Timetable<Interleaved<2, 2>, 2>::text() == "0 F0 F1 f0 f1 .  .  b0 =  .  b1 =  B0 =  B1 =\n"
-                                                   "1 .  F0 F1 f0 b0 =  f1 b1 =  B0 =  B1 =  .  .\n");
-  CHECK(Timetable<ZeroBubbleV<2>, 2>::text() == "0 F0 F1 .  f0 i0 f1 i1 I0 w0 I1 w1 W0 W1\n"
-                                                "1 .  F0 f0 F1 f1 i0 I0 i1 I1 w0 W0 w1 W1\n");
+  CHECK(Timetable<OneForwardOneBackward<3>, 2>::text() ==
+        "0 F0 F1 .  .  B0 =  F2 B1 =  .  B2 =\n"
+        "1 .  F0 B0 =  F1 B1 =  F2 B2 =  .  .\n");
+  CHECK(Timetable<AllForwardAllBackward<2>, 2>::text() ==
+        "0 F0 F1 .  .  .  B0 =  B1 =\n"
+        "1 .  F0 F1 B0 =  B1 =  .  .\n");
+  CHECK(Timetable<ZeroBubbleH1<4>, 3>::text() ==
+        "0 F0 F1 F2 .  .  I0 W0 F3 I1 W1 I2 W2 I3 W3\n"
+        "1 .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3\n"
+        "2 .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3\n");
+  CHECK(Timetable<Interleaved<2, 2>, 2>::text() ==
+        "0 F0 F1 f0 f1 .  .  b0 =  .  b1 =  B0 =  B1 =\n"
+        "1 .  F0 F1 f0 b0 =  f1 b1 =  B0 =  B1 =  .  .\n");
+  CHECK(Timetable<ZeroBubbleV<2>, 2>::text() ==
+        "0 F0 F1 .  f0 i0 f1 i1 I0 w0 I1 w1 W0 W1\n"
+        "1 .  F0 f0 F1 f1 i0 I0 i1 I1 w0 W0 w1 W1\n");
 }

@@ -20,8 +20,8 @@
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/shard_tree.hpp>
-#include <chorale/tensor/cpu/all.hpp>
 #include <chorale/strategy/pipeline/stage_messages.hpp>
+#include <chorale/tensor/cpu/all.hpp>
 #include <chorale/transport/local.hpp>
 
 #include <catch2/catch.hpp>
@@ -60,7 +60,7 @@ struct Net : nn::Graph<Tokens> {
     auto const x     = nn::Dropout<20>{}(nn::Tanh{}(a(first)));
     auto const y     = norm(x + nn::ReLU{}(b(x)));
     auto const aside = mean(y);
-    auto const z     = d(nn::Tanh{}(c(y))) + first + y;                      // first and y are read in three places
+    auto const z     = d(nn::Tanh{}(c(y))) + first + y;  // first and y are read in three places
     return nn::outputs<Mean, Next>(aside, table.logits(narrow(last(z))));
   }
 };
@@ -121,11 +121,11 @@ struct Owned {
     for (std::size_t i = 0; i < 2 * n; ++i) mean.push_back(random.uniform(1000 + i, -1, 1));
   }
   Batch view() const {
-    auto batch = Batch{};
+    auto batch                  = Batch{};
     std::get<0>(batch.fields()) = tokens;
     std::get<1>(batch.fields()) = mean;
     std::get<2>(batch.fields()) = next;
-    batch.rows = n;
+    batch.rows                  = n;
     return batch;
   }
 };
@@ -166,8 +166,7 @@ std::vector<Range> cut(std::size_t rows, int m) {
 
 /// All variables by name, and the loss of the last step.
 using Learned = std::map<std::string, std::vector<float>>;
-template <class Copy>
-void remember(Copy& copy, Learned& all) {
+template <class Copy> void remember(Copy& copy, Learned& all) {
   auto const variables = copy.net.variables();
   for (std::size_t i = 0; i < variables.size(); ++i)
     all[std::string{variables[i].name}] = {variables[i].value.begin(), variables[i].value.end()};
@@ -210,20 +209,20 @@ Learned on_one(int m) {
 /// What stages learn, in threads; adds up along the tree, or in the order of the schedule.
 template <class S>
 Learned in_stages(int stages, bool along_tree, std::vector<std::vector<std::size_t>>* executors = nullptr) {
-  auto const even = executors != nullptr;                                  // all micro-batches have equally many rows
+  auto const even     = executors != nullptr;  // all micro-batches have equally many rows
   constexpr int m     = S::micro_batches;
   auto const compiled = model();
   auto const whole    = nn::graph::whole_of<Net, Cpu>();
   auto const ends     = nn::graph::cut_of(whole.g, {}, stages * S::chunks);
   REQUIRE(ends.flaw == nn::graph::CutFlaw::none);
-  auto all   = std::vector<Learned>(static_cast<std::size_t>(stages));
-  auto count = std::vector<std::vector<std::size_t>>(static_cast<std::size_t>(stages));
+  auto all           = std::vector<Learned>(static_cast<std::size_t>(stages));
+  auto count         = std::vector<std::vector<std::size_t>>(static_cast<std::size_t>(stages));
   auto const results = test::on_ranks<LocalTransport>(stages, 1, [&](LocalEndpoint& at, Span<float>) {
     auto const schedule = pipelines::schedule_of<S>(at.rank(), stages);
     auto messages       = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
-    using Learner = nn::graph::StageLearner<Net, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
-    auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics, schedule, ends.ends};
-    auto const plan = RunTimePlan{learner.variables().shapes};
+    using Learner       = nn::graph::StageLearner<Net, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
+    auto learner        = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics, schedule, ends.ends};
+    auto const plan     = RunTimePlan{learner.variables().shapes};
     auto copy = custom::Copy<Cpu, Learner, optim::Adam, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
                                                                      compiled.optimizer, 7};
     copy.learner().join(&messages);
@@ -261,8 +260,7 @@ Learned in_stages(int stages, bool along_tree, std::vector<std::vector<std::size
   return whole_state;
 }
 
-template <int m>
-using TwoChunks = Interleaved<m, 2>;
+template <int m> using TwoChunks = Interleaved<m, 2>;
 
 /// What one device learns, for each number of micro-batches.
 struct Reference {
@@ -283,8 +281,7 @@ double apart(Learned const& a, Learned const& b) {
 }
 
 /// Executors are as many as the schedule's activations, of each chunk.
-template <class S, int stages>
-void check_peaks() {
+template <class S, int stages> void check_peaks() {
   using T        = pipelines::Timetable<S, stages>;
   auto executors = std::vector<std::vector<std::size_t>>{};
   in_stages<S>(stages, true, &executors);
@@ -296,15 +293,13 @@ void check_peaks() {
     }
 }
 
-template <class S>
-void check_stages(Learned const& one, std::vector<int> const& numbers) {
+template <class S> void check_stages(Learned const& one, std::vector<int> const& numbers) {
   for (int const stages : numbers) {
     CAPTURE(stages);
     CHECK(in_stages<S>(stages, true) == one);
   }
 }
-template <template <int> class S>
-void check_schedule() {
+template <template <int> class S> void check_schedule() {
   check_stages<S<1>>(reference().one, {2, 3, 4});
   check_stages<S<4>>(reference().four, {2, 3, 4});
   check_stages<S<8>>(reference().eight, {2, 3, 4});
@@ -313,7 +308,7 @@ void check_schedule() {
 }  // namespace
 
 TEST_CASE("stages learn the bits of one device: one forward, one backward", "[nn][pipeline]") {
-  REQUIRE(reference().one != reference().four);                            // the tree is another
+  REQUIRE(reference().one != reference().four);  // the tree is another
   REQUIRE(on_one(0) == reference().one);
   check_schedule<OneForwardOneBackward>();
 }
@@ -326,9 +321,7 @@ TEST_CASE("stages learn the bits of one device: backward by inputs and by weight
 TEST_CASE("stages learn the bits of one device: two chunks, there and back", "[nn][pipeline]") {
   check_schedule<ZeroBubbleV>();
 }
-TEST_CASE("stages learn the bits of one device: two chunks in turn", "[nn][pipeline]") {
-  check_schedule<TwoChunks>();
-}
+TEST_CASE("stages learn the bits of one device: two chunks in turn", "[nn][pipeline]") { check_schedule<TwoChunks>(); }
 
 TEST_CASE("stages that add up in the order of the schedule learn what one device learns", "[nn][pipeline]") {
   auto const whole = on_one(0);
@@ -352,11 +345,11 @@ TEST_CASE("gradients that a layer only sets are added up over micro-batches", "[
   test::on_ranks<LocalTransport>(2, 1, [&](LocalEndpoint& at, Span<float>) {
     auto messages = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
     using Learner = nn::graph::StageLearner<Pictures, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
-    auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics,
-                            pipelines::schedule_of<S>(at.rank(), 2), ends};
+    auto learner =
+        Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics, pipelines::schedule_of<S>(at.rank(), 2), ends};
     auto const plan = RunTimePlan{learner.variables().shapes};
-    auto copy = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
-                                                                    compiled.optimizer, 7};
+    auto copy       = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
+                                                                          compiled.optimizer, 7};
     copy.learner().join(&messages);
     for (int i = 0; i < 2; ++i) {
       copy.value_and_gradient(batch, 0, LooksAtEnd{});
@@ -365,7 +358,7 @@ TEST_CASE("gradients that a layer only sets are added up over micro-batches", "[
     static auto alone = std::mutex{};
     auto const lock   = std::lock_guard{alone};
     for (std::size_t i = 0; i < copy.net.variables().size(); ++i) {
-      auto const d = copy.gradients()[i];
+      auto const d                                   = copy.gradients()[i];
       all[std::string{copy.net.variables()[i].name}] = {d.begin(), d.end()};
     }
   });
@@ -410,15 +403,15 @@ TEST_CASE("a step of a stage allocates nothing once its rows were seen", "[nn][p
   auto const ends     = nn::graph::cut_of(whole.g, {}, 3);
   auto allocations    = std::vector<int>(3, -1);
   test::on_ranks<LocalTransport>(3, 1, [&](LocalEndpoint& at, Span<float>) {
-    auto messages = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
-    using Learner = nn::graph::StageLearner<Norms, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
-    auto learner  = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics,
-                            pipelines::schedule_of<S>(at.rank(), 3), ends.ends};
+    auto messages   = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
+    using Learner   = nn::graph::StageLearner<Norms, Cpu, decltype(compiled.losses), decltype(compiled.metrics)>;
+    auto learner    = Learner{Cpu::logical(1)[0], compiled.losses, compiled.metrics,
+                           pipelines::schedule_of<S>(at.rank(), 3), ends.ends};
     auto const plan = RunTimePlan{learner.variables().shapes};
-    auto copy = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
-                                                                    compiled.optimizer, 7};
+    auto copy       = custom::Copy<Cpu, Learner, optim::SGD, RunTimePlan>{Cpu::logical(1)[0], std::move(learner), plan,
+                                                                          compiled.optimizer, 7};
     copy.learner().join(&messages);
-    auto const numbers = std::vector<float>(4 * 13, 0.5F);                 // 13 rows: micro-batches of 3 and 4
+    auto const numbers = std::vector<float>(4 * 13, 0.5F);  // 13 rows: micro-batches of 3 and 4
     auto const batch   = Rows<Numbers, Wanted>{Span<float const>{numbers}, Span<float const>{numbers}};
     auto const step    = [&] {
       copy.value_and_gradient(batch, 0, LooksAtEnd{});
@@ -451,12 +444,16 @@ TEST_CASE("sums of a variable that stages share come to its owner in parts", "[n
     auto const ties = std::vector{Tie{.variable = 0, .number = 0, .sections = {0, 1, 2}, .owner = 0, .others = {2, 1}}};
     auto const planned = std::vector{PlannedVariable{.name = Name{"table"}, .offset = plan::header, .size = size}};
     auto const numbers = MessageNumbers{};
-    auto wrong         = std::vector<int>(3, -1);                          // elements, on each stage
+    auto wrong         = std::vector<int>(3, -1);  // elements, on each stage
     auto received      = std::vector<std::vector<float>>(3);
     auto const results = test::on_ranks<LocalTransport>(3, 1, [&](LocalEndpoint& at, Span<float>) {
       auto const me  = static_cast<std::size_t>(at.rank());
-      auto schedule  = pipelines::StageSchedule{.stage = at.rank(), .stages = 3, .entries = {}, .sections = {at.rank()},
-                                                .stage_of = {0, 1, 2}, .chunk_of = {0, 0, 0}};
+      auto schedule  = pipelines::StageSchedule{.stage    = at.rank(),
+                                                .stages   = 3,
+                                                .entries  = {},
+                                                .sections = {at.rank()},
+                                                .stage_of = {0, 1, 2},
+                                                .chunk_of = {0, 0, 0}};
       auto messages  = detail::StageMessages<LocalEndpoint>{at, Tag{16}};
       auto values    = std::vector<float>(plan::header + size + plan::trailer);
       auto const all = Gradients{values, planned, {}};
@@ -481,19 +478,17 @@ struct Lookup : nn::Graph<Word> {
   nn::Embedding<1'000, wide, nn::DenseGradient> table{"words"};
   nn::Dense<20> a{"a"}, b{"b"}, c{"c"}, d{"d"};
 
-  constexpr auto operator()(auto word) const {
-    return nn::outputs<Next>(d(c(b(a(nn::reshape<wide>(table(word)))))));
-  }
+  constexpr auto operator()(auto word) const { return nn::outputs<Next>(d(c(b(a(nn::reshape<wide>(table(word))))))); }
 };
 
 }  // namespace
 
 TEST_CASE("the time of a section counts what updates move", "[nn][pipeline]") {
   auto const whole = nn::graph::whole_of<Lookup, Cpu>();
-  CHECK(nn::graph::time_of(whole.g.calls[0]) == 8 * 6'000 + 1);            // looked up
-  CHECK(nn::graph::time_of(whole.g.calls[1]) == 1);                        // reshaped
+  CHECK(nn::graph::time_of(whole.g.calls[0]) == 8 * 6'000 + 1);  // looked up
+  CHECK(nn::graph::time_of(whole.g.calls[1]) == 1);              // reshaped
   CHECK(nn::graph::time_of(whole.g.calls[2]) == 120 + 12 * (120 + 20) + 1);
-  CHECK(nn::graph::cut_of(whole.g, {}, 2).ends == std::vector{2, 6});      // the table by itself
+  CHECK(nn::graph::cut_of(whole.g, {}, 2).ends == std::vector{2, 6});  // the table by itself
 }
 
 TEST_CASE("a network is cut where sections take equally long, and each has variables", "[nn][pipeline]") {

@@ -15,8 +15,7 @@ using test::Layers;
 
 namespace {
 
-template <int... D>
-using X = nn::Of<float, D...>;
+template <int... D> using X = nn::Of<float, D...>;
 
 constexpr double near = 1e-5;
 
@@ -31,9 +30,9 @@ TEST_CASE("layers over images are those of Cpu") {
   using namespace nn;
   CHECK(Layers<Conv2D<4, 3>, Conv2D<4, 3, Same, Stride<2>, NoBias>, Conv2D<4, 3, Pad<1>, Stride<3>>,
                Conv2D<4, 2, Same, KernelWidth<3>, Groups<2>>, Conv2D<2, 2, Dilation<2>>, DepthwiseConv2D<3, Same>,
-               DepthwiseConv2D<2, DepthMultiplier<2>, Stride<2>, NoBias>, SeparableConv2D<3, 3>,
-               Conv2DTranspose<3, 3>, Conv2DTranspose<3, 3, Same, Stride<2>>, Conv2DTranspose<2, 3, Stride<2>, NoBias>,
-               MaxPool2D<2>, MaxPool2D<3, Same, Stride<2>>, MaxPool2D<3, Pad<1>, Stride<2>>, AveragePool2D<2>,
+               DepthwiseConv2D<2, DepthMultiplier<2>, Stride<2>, NoBias>, SeparableConv2D<3, 3>, Conv2DTranspose<3, 3>,
+               Conv2DTranspose<3, 3, Same, Stride<2>>, Conv2DTranspose<2, 3, Stride<2>, NoBias>, MaxPool2D<2>,
+               MaxPool2D<3, Same, Stride<2>>, MaxPool2D<3, Pad<1>, Stride<2>>, AveragePool2D<2>,
                AveragePool2D<3, Same, Stride<2>>, AveragePool2D<3, Pad<1>, Stride<1>>, GlobalMaxPool2D,
                GlobalAveragePool2D, Block<Conv2D<3, 3>, ReLU, MaxPool2D<2>>, Flatten>::error_on<X<6, 5, 4>>() < near);
 }

@@ -49,8 +49,7 @@ struct Unwritten {
 }  // namespace
 }  // namespace hlo_losses
 
-template <>
-struct chorale::nn::stablehlo::LossLowering<hlo_losses::Fourth> {
+template <> struct chorale::nn::stablehlo::LossLowering<hlo_losses::Fourth> {
   static Value rows(hlo_losses::Fourth const&, Value y, Value targets) {
     auto const d = y - targets;
     return sum_last(d * d * d * d);
@@ -68,15 +67,15 @@ void check(L const& loss, std::size_t width, std::vector<float> const& y,
   auto const batch = static_cast<std::int64_t>(n);
   auto const dims  = [&](std::size_t of) { return hlo::Dims{batch, static_cast<std::int64_t>(of)}; };
   auto program     = hlo::Program{};
-  auto const in     = program.parameter(hlo::Element::f32, dims(width));
-  auto const wanted = program.parameter(std::is_same_v<typename L::target, int> ? hlo::Element::i32 : hlo::Element::f32,
-                                        dims(each));
+  auto const in    = program.parameter(hlo::Element::f32, dims(width));
+  auto const wanted =
+      program.parameter(std::is_same_v<typename L::target, int> ? hlo::Element::i32 : hlo::Element::f32, dims(each));
   auto const rows = hlo::LossLowering<L>::rows(loss, in, wanted);
   REQUIRE(rows.dims() == hlo::Dims{batch});
-  auto const by   = gradients(sum(rows * 1.5), {in})[0];
-  auto const made = Interpreter{
-      program, {{Numbers(y.begin(), y.end()), Numbers(targets.begin(), targets.end())}}, {rows, by}};
-  auto d          = std::vector<float>(width);
+  auto const by = gradients(sum(rows * 1.5), {in})[0];
+  auto const made =
+      Interpreter{program, {{Numbers(y.begin(), y.end()), Numbers(targets.begin(), targets.end())}}, {rows, by}};
+  auto d = std::vector<float>(width);
   for (std::size_t r = 0; r < n; ++r) {
     INFO("row " << r);
     auto const of_row = loss::sum_of<Cpu>(loss, 1, width, y.data() + r * width, targets.data() + r * each, d.data());
@@ -100,7 +99,7 @@ std::vector<float> outputs() {
   for (auto const x : random(12, -2, 2)) made.push_back(x);
   return made;
 }
-std::vector<float> targets() {                                             // the first row has those of the outputs
+std::vector<float> targets() {  // the first row has those of the outputs
   auto made = std::vector<float>{0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0};
   for (auto const x : random(12, 0, 1)) made.push_back(x);
   return made;

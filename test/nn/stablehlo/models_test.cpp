@@ -59,5 +59,5 @@ TEST_CASE("networks as operations are those of Cpu") {
 
 TEST_CASE("ResNet-20 as operations is that of Cpu") {
   using Net = nn::detail::TracedNetwork<nn::resnet::ResNet20<10, 2>>::type;
-  CHECK(test::OnBoth<Net, 1>{true}.largest_error() < 1e-4);                // 60 layers round
+  CHECK(test::OnBoth<Net, 1>{true}.largest_error() < 1e-4);  // 60 layers round
 }

@@ -33,9 +33,9 @@ inline double number_of(Element element, std::uint32_t bits) {
 ///
 /// arguments   [replica][i], of 32 bits each, as are the values wanted
 /// returns     [replica][i] of these
-inline std::optional<std::vector<std::vector<Numbers>>> on_plugin(
-    nn::stablehlo::Program const& program, std::vector<std::vector<Numbers>> const& arguments,
-    std::vector<nn::stablehlo::Value> const& wanted) {
+inline std::optional<std::vector<std::vector<Numbers>>> on_plugin(nn::stablehlo::Program const& program,
+                                                                  std::vector<std::vector<Numbers>> const& arguments,
+                                                                  std::vector<nn::stablehlo::Value> const& wanted) {
   auto const* path = std::getenv("CHORALE_PJRT_PLUGIN");
   if (path == nullptr || *path == '\0') return std::nullopt;
   auto const n      = arguments.size();
@@ -48,7 +48,7 @@ inline std::optional<std::vector<std::vector<Numbers>>> on_plugin(
   auto in       = std::vector<std::vector<pjrt::Buffer*>>(n);
   for (std::size_t r = 0; r < n; ++r) {
     for (std::size_t i = 0; i < arguments[r].size(); ++i) {
-      auto words = std::vector<std::uint32_t>{};
+      auto words   = std::vector<std::uint32_t>{};
       auto const e = program.at(program.parameters()[i]).element;
       for (auto const x : arguments[r][i]) words.push_back(hlo::bits_of(e, x));
       buffers[r].push_back(client.put(words.data(), compiled.signature().arguments[i], static_cast<int>(r)));

@@ -70,22 +70,20 @@ class Compared {
   }
 
  private:
-  std::vector<std::vector<Numbers>> arguments_;                            // [replica][i]
+  std::vector<std::vector<Numbers>> arguments_;  // [replica][i]
   std::vector<Value> wanted_;
   std::vector<std::string> names_;
   std::vector<double> epsilons_;
   std::uint64_t stream_ = 0;
 };
 
-template <class L>
-void compare_loss(Compared& all, std::string const& name, L const& loss, Value y, Value targets) {
+template <class L> void compare_loss(Compared& all, std::string const& name, L const& loss, Value y, Value targets) {
   auto const rows = LossLowering<L>::rows(loss, y, targets);
   all.compare(name, rows);
   all.compare("gradient of " + name, gradients(sum(rows), {y})[0]);
 }
 
-template <class O>
-void compare_update(Compared& all, std::string const& name, O const& rule) {
+template <class O> void compare_update(Compared& all, std::string const& name, O const& rule) {
   auto const dims = Dims{3, 5};
   auto const w = all.argument(Element::f32, dims), g = all.argument(Element::f32, dims);
   auto slots = std::vector<Value>{};
@@ -122,7 +120,7 @@ TEST_CASE("a plug-in computes operations and their gradients as the interpreter 
   all.compare("floats as integers", convert(f, Element::i32));
   all.compare("truths", (compare(i, "LT", j) | complement(compare(f, "GE", 0.5))) & compare(a, "GT", b));
   auto const half = convert(f, Element::bf16);
-  all.compare("halves", half * half, 1.0 / 128);                           // XLA keeps more digits between operations
+  all.compare("halves", half * half, 1.0 / 128);  // XLA keeps more digits between operations
   all.compare("ids outside", gather(reshape(f, {9, 1}), i * 3.0));
   all.run("a plug-in computes operations and their gradients as the interpreter does");
 }
@@ -139,9 +137,9 @@ TEST_CASE("replicas of a plug-in exchange what those of the interpreter do", "[n
 }
 
 TEST_CASE("a plug-in computes losses and update rules as the interpreter does", "[nn][stablehlo][plugin]") {
-  namespace loss     = chorale::loss;
-  auto all           = Compared{};
-  auto const y       = all.argument(Element::f32, {7, 4}, -3, 3), p = all.argument(Element::f32, {7, 4}, 0, 1);
+  namespace loss = chorale::loss;
+  auto all       = Compared{};
+  auto const y = all.argument(Element::f32, {7, 4}, -3, 3), p = all.argument(Element::f32, {7, 4}, 0, 1);
   auto const targets = all.argument(Element::f32, {7, 4}, 0, 1), labels = all.argument(Element::i32, {7, 1}, 0, 4);
   compare_loss(all, "SparseCrossEntropy", loss::SparseCrossEntropy{}, y, labels);
   compare_loss(all, "smoothed SparseCrossEntropy", loss::SparseCrossEntropy{0.1F}, y, labels);

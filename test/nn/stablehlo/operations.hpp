@@ -24,7 +24,7 @@ struct Differentiable {
   std::string name;
   std::vector<Dims> dims;
   std::function<Value(std::vector<Value> const&)> write;
-  double low = -1, high = 1;                                               // of the operands' numbers
+  double low = -1, high = 1;  // of the operands' numbers
 };
 
 inline Numbers random(std::size_t n, std::uint64_t stream, double low = -1, double high = 1) {
@@ -34,7 +34,7 @@ inline Numbers random(std::size_t n, std::uint64_t stream, double low = -1, doub
   return made;
 }
 
-inline Value ids(Program& p, Dims const& dims, int rows) {                 // 0, 2, 4, .. modulo the rows
+inline Value ids(Program& p, Dims const& dims, int rows) {  // 0, 2, 4, .. modulo the rows
   auto const all = reshape(p.iota(Element::i32, {count(dims)}, 0), dims) * 2.0;
   return remainder(all, detail::like(all, rows));
 }
@@ -51,8 +51,10 @@ inline std::vector<Differentiable> operations() {
       {"transpose", {{2, 3, 4}}, [](auto& x) { return transpose(x[0], {2, 0, 1}); }},
       {"reverse", {{2, 3}}, [](auto& x) { return reverse(x[0], {1}); }},
       {"slice", {{5, 7}}, [](auto& x) { return slice(x[0], {1, 0}, {4, 6}, {1, 2}); }},
-      {"slices", {{7, 3}}, [](auto& x) {                                  // side by side, with a gap, one over others
-         auto const of = [&](std::int64_t from, std::int64_t to) { return slice_of(x[0], 0, from, to); };
+      {"slices",
+       {{7, 3}},
+       [](auto& x) {  // side by side, with a gap, one over others
+         auto const of     = [&](std::int64_t from, std::int64_t to) { return slice_of(x[0], 0, from, to); };
          auto const column = reshape(slice_of(x[0], 1, 1, 2), {7});
          return concatenate({of(5, 7), of(0, 2), of(2, 4), of(1, 6), broadcast(column, {7, 3}, {0})}, 0);
        }},
@@ -86,17 +88,21 @@ inline std::vector<Differentiable> operations() {
       {"sums of windows", {{2, 5, 7}}, [](auto& x) { return windows(x[0], "add", {1, 2, 3}, {1, 2, 1}); }},
       {"largest of windows", {{2, 5, 7}}, [](auto& x) { return windows(x[0], "maximum", {1, 3, 2}, {1, 2, 3}); }},
       {"matmul", {{2, 3, 4}, {4, 5}}, [](auto& x) { return matmul(x[0], x[1]); }},
-      {"dot with batches", {{2, 3, 4, 5}, {5, 3, 6, 2}},
+      {"dot with batches",
+       {{2, 3, 4, 5}, {5, 3, 6, 2}},
        [](auto& x) { return dot(x[0], x[1], {3}, {0}, {1, 0}, {1, 3}); }},
       {"dot over two", {{4, 2, 3}, {2, 5, 3}}, [](auto& x) { return dot(x[0], x[1], {2, 1}, {2, 0}); }},
       {"convolution", {{2, 5, 6, 3}, {3, 2, 3, 4}}, [=](auto& x) { return convolution(x[0], x[1], strided); }},
-      {"transposed convolution", {{2, 3, 2, 3}, {3, 2, 3, 2}},
+      {"transposed convolution",
+       {{2, 3, 2, 3}, {3, 2, 3, 2}},
        [=](auto& x) { return convolution(x[0], x[1], spread); }},
-      {"convolution in groups", {{2, 4, 5, 4}, {3, 2, 2, 6}},
+      {"convolution in groups",
+       {{2, 4, 5, 4}, {3, 2, 2, 6}},
        [=](auto& x) { return convolution(x[0], x[1], grouped); }},
       {"gather", {{5, 2}}, [](auto& x) { return gather(x[0], ids(*x[0].program, {2, 3}, 5)); }},
       {"scatter", {{2, 3, 2}}, [](auto& x) { return scatter(x[0], ids(*x[0].program, {2, 3}, 5), 5); }},
-      {"scatter into", {{5, 2}, {4, 2}},
+      {"scatter into",
+       {{5, 2}, {4, 2}},
        [](auto& x) {
          auto const to = ids(*x[0].program, {4}, 5);
          return x[0].program->append({Kind::scatter, Element::f32, {5, 2}, {x[0].id, to.id, x[1].id}});

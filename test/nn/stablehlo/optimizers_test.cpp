@@ -36,14 +36,13 @@ std::vector<float> random(std::uint64_t stream, float size = 1) {
 Numbers wide(std::vector<float> const& x) { return {x.begin(), x.end()}; }
 
 /// Compares five updates of 24 numbers, each from where Cpu's last one ended: values and slots.
-template <class O>
-void check(O const& rule) {
+template <class O> void check(O const& rule) {
   using Rule          = hlo::UpdateLowering<O>;
   constexpr auto kept = static_cast<std::size_t>(O::slots);
   auto program        = hlo::Program{};
   auto const dims     = hlo::Dims{4, 6};
   auto const w = program.parameter(hlo::Element::f32, dims), g = program.parameter(hlo::Element::f32, dims);
-  auto slots   = std::vector<hlo::Value>{};
+  auto slots = std::vector<hlo::Value>{};
   for (std::size_t s = 0; s < kept; ++s) slots.push_back(program.parameter(hlo::Element::f32, dims));
   auto const fed = program.parameter(hlo::Element::f32, {static_cast<std::int64_t>(Rule::scalars)});
   auto wanted    = slots;
@@ -54,8 +53,8 @@ void check(O const& rule) {
   values[3] = 0;
   for (std::int64_t step = 0; step < 5; ++step) {
     INFO("step " << step);
-    auto gradient = random(10 + static_cast<std::uint64_t>(step), 3);
-    gradient[5]   = 0;                                                     // one number never has a gradient
+    auto gradient  = random(10 + static_cast<std::uint64_t>(step), 3);
+    gradient[5]    = 0;  // one number never has a gradient
     auto const now = optim::Moment{.step = step};
     auto numbers   = std::vector<float>(Rule::scalars);
     Rule::numbers(rule, now, numbers.data());
@@ -96,7 +95,7 @@ TEST_CASE("update rules in operations are those of Cpu", "[nn][stablehlo]") {
 }
 
 TEST_CASE("gradients in operations are clipped by their global norm", "[nn][stablehlo]") {
-  auto program   = hlo::Program{};
+  auto program = hlo::Program{};
   auto const a = program.parameter(hlo::Element::f32, {4, 6}), b = program.parameter(hlo::Element::f32, {24});
   auto const by  = [&](double limit) { return hlo::clipped({a, b}, limit); };
   auto const low = by(0.5), high = by(1e6), none = by(0);
@@ -118,7 +117,7 @@ TEST_CASE("gradients in operations are clipped by their global norm", "[nn][stab
 }
 
 TEST_CASE("gradients of which each replica has a part are clipped by the norm of all, of any size", "[nn][stablehlo]") {
-  auto const size = GENERATE(1e-3F, 1.0F, 1e3F);                           // whose squares f16 does not have
+  auto const size = GENERATE(1e-3F, 1.0F, 1e3F);  // whose squares f16 does not have
   auto const x = random(1, size), y = random(2, size);
   auto all = x;
   all.insert(all.end(), y.begin(), y.end());
@@ -136,14 +135,14 @@ TEST_CASE("gradients of which each replica has a part are clipped by the norm of
 }
 
 TEST_CASE("moving variables in operations are moved as on Cpu", "[nn][stablehlo]") {
-  auto const how = GENERATE(Movement{0.9F, 0.1F}, Movement{1, 1});
-  auto program   = hlo::Program{};
+  auto const how  = GENERATE(Movement{0.9F, 0.1F}, Movement{1, 1});
+  auto program    = hlo::Program{};
   auto const dims = hlo::Dims{static_cast<std::int64_t>(n)};
   auto const x = program.parameter(hlo::Element::f32, dims), to = program.parameter(hlo::Element::f32, dims);
   auto const rows = program.parameter(hlo::Element::f32, {});
   auto const next = hlo::moved(how, x, to, rows);
   auto const now  = random(1);
-  auto towards    = random(2, 50), moved = std::vector<float>(n);
+  auto towards = random(2, 50), moved = std::vector<float>(n);
   auto const made = Interpreter{program, {{wide(now), wide(towards), {16}}}, {next}};
   Kernels<Cpu>::move(n, now.data(), towards.data(), 16, how, moved.data());
   for (std::size_t i = 0; i < n; ++i) CHECK(made(next)[i] == Approx(moved[i]).epsilon(1e-6).margin(1e-7));

@@ -48,13 +48,14 @@ TEST_CASE("the gradient of each operation is the one of differences", "[nn][stab
           moved[v][i] += h;
           return Interpreter{program, {moved}, {loss}}(loss)[0];
         };
-        constexpr double h = 1e-5;                                         // error h^2 of differences in double
+        constexpr double h = 1e-5;  // error h^2 of differences in double
         REQUIRE(made(by[v])[i] == Approx((at(h) - at(-h)) / (2 * h)).epsilon(1e-6).margin(1e-7));
       }
   }
   for (auto k = Kind::convert; k < Kind::all_reduce; k = static_cast<Kind>(static_cast<int>(k) + 1)) {
-    auto const without = std::set{Kind::stop, Kind::remainder, Kind::and_, Kind::or_, Kind::xor_, Kind::shift_left,
-                                  Kind::shift_right, Kind::not_, Kind::select_and_scatter};
+    auto const without = std::set{Kind::stop,        Kind::remainder, Kind::and_,
+                                  Kind::or_,         Kind::xor_,      Kind::shift_left,
+                                  Kind::shift_right, Kind::not_,      Kind::select_and_scatter};
     INFO("operation " << static_cast<int>(k));
     CHECK((seen.contains(k) || without.contains(k)));
   }
@@ -70,7 +71,7 @@ TEST_CASE("what a program sums over replicas passes the sum of their gradients o
   auto const made = Interpreter{program, numbers, {by}};
   for (std::size_t r = 0; r < 2; ++r)
     for (std::size_t i = 0; i < 3; ++i) {
-      auto const at = [&](double h) {                                      // the sum of both replicas' losses
+      auto const at = [&](double h) {  // the sum of both replicas' losses
         auto moved = numbers;
         moved[r][0][i] += h;
         auto const run = Interpreter{program, moved, {loss}};
@@ -86,7 +87,7 @@ TEST_CASE("values have gradients only where they are asked for and exist", "[nn]
   auto const z  = program.parameter(Element::f32, {2});
   auto const by = gradients(sum(x * stop_gradient(x)), {x, z});
   auto const at = Interpreter{program, {{{3, 4}, {5, 6}}}, by};
-  CHECK(at(by[0]) == Numbers{3, 4});                                       // not 6 and 8
+  CHECK(at(by[0]) == Numbers{3, 4});  // not 6 and 8
   CHECK(at(by[1]) == Numbers{0, 0});
   auto const y = sum(remainder(x, z));
   CHECK_THROWS_WITH(gradients(y, {x}), Catch::Contains("asks for the gradient of an operation without a gradient"));
@@ -94,31 +95,31 @@ TEST_CASE("values have gradients only where they are asked for and exist", "[nn]
 }
 
 TEST_CASE("the tests' interpreter computes integers, replicas and rounded halves", "[nn][stablehlo]") {
-  auto p        = Program{3};
-  auto const x  = p.parameter(Element::u32, {2});
-  auto const f  = p.parameter(Element::f32, {3});
-  auto const mod = x * p.constant(2654435761.0, {2}, Element::u32);        // modulo 2^32
-  auto const mix = (shifted_left(x, 31) ^ shifted_right(x, 1)) | (complement(x) & p.constant(2, {2}, Element::u32));
+  auto p           = Program{3};
+  auto const x     = p.parameter(Element::u32, {2});
+  auto const f     = p.parameter(Element::f32, {3});
+  auto const mod   = x * p.constant(2654435761.0, {2}, Element::u32);  // modulo 2^32
+  auto const mix   = (shifted_left(x, 31) ^ shifted_right(x, 1)) | (complement(x) & p.constant(2, {2}, Element::u32));
   auto const whole = convert(f, Element::i32), half = convert(f, Element::bf16);
-  auto const all  = all_gather(f), part = reduce_scatter(f);
+  auto const all = all_gather(f), part = reduce_scatter(f);
   auto const rows = gather(reshape(f, {3, 1}), convert(x, Element::i32));
   auto const run  = [](double from) { return std::vector<Numbers>{{3, 4294967295.0}, {from, from + 0.5, -1.75}}; };
   auto const at   = Interpreter{p, {run(1.00390625), run(2), run(3)}, {mod, mix, whole, half, all, part, rows}};
   CHECK(at(mod) == Numbers{3668339987.0, 1640531535.0});
   CHECK(at(mix) == Numbers{2147483649.0, 4294967295.0});
   CHECK(at(whole) == Numbers{1, 1, -1});
-  CHECK(at(half) == Numbers{1, 1.5, -1.75});                               // 1 + 2^-8 is between two, the even one is 1
+  CHECK(at(half) == Numbers{1, 1.5, -1.75});  // 1 + 2^-8 is between two, the even one is 1
   CHECK(at(all, 1) == Numbers{1.00390625, 1.50390625, -1.75, 2, 2.5, -1.75, 3, 3.5, -1.75});
   CHECK(at(part, 2) == Numbers{-5.25});
-  CHECK(at(rows) == Numbers{-1.75, 1.00390625});                           // ids 3 and -1 are outside
+  CHECK(at(rows) == Numbers{-1.75, 1.00390625});  // ids 3 and -1 are outside
 }
 
 TEST_CASE("a program is written as a module with one line for each operation", "[nn][stablehlo]") {
   auto p       = Program{2};
   auto const x = p.parameter(Element::f32, {4, 3});
   auto const w = p.parameter(Element::f32, {3, 2});
-  x * 3.0;                                                                 // nothing depends on it
-  auto const y   = maximum(matmul(x, w), 0);
+  x * 3.0;  // nothing depends on it
+  auto const y      = maximum(matmul(x, w), 0);
   auto const sum_of = all_reduce(sum(y, {0}));
   CHECK(text_of(p, {{w - broadcast(sum_of, {3, 2}, {1}), 1}, {sum_of}}) == R"(module @step {
   func.func public @main(%arg0: tensor<4x3xf32>, %arg1: tensor<3x2xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<3x2xf32>, tensor<2xf32>) {
@@ -142,17 +143,18 @@ TEST_CASE("a program is written as a module with one line for each operation", "
 
 TEST_CASE("products are as exact as a program says, also those of gradients", "[nn][stablehlo]") {
   auto const written = [](Products products) {
-    auto p          = Program{1, products};
-    auto const x    = p.parameter(Element::f32, {1, 2, 2, 1}), k = p.parameter(Element::f32, {2, 2, 1, 1});
-    auto const y    = matmul(reshape(convolution(x, k, {}), {1, 1}), reshape(slice(k, {0, 0, 0, 0}, {1, 1, 1, 1}), {1, 1}));
+    auto p       = Program{1, products};
+    auto const x = p.parameter(Element::f32, {1, 2, 2, 1}), k = p.parameter(Element::f32, {2, 2, 1, 1});
+    auto const y =
+        matmul(reshape(convolution(x, k, {}), {1, 1}), reshape(slice(k, {0, 0, 0, 0}, {1, 1, 1, 1}), {1, 1}));
     auto const loss = sum(y);
     auto const by   = gradients(loss, {x, k});
-    auto const near = 1 + 0x1p-9;                                          // between two bf16, and a half
+    auto const near = 1 + 0x1p-9;  // between two bf16, and a half
     auto const made = Interpreter{p, {{{near, 2, 3, 4}, {near, 1, 1, 1}}}, {y, by[0], by[1]}};
     return std::tuple{text_of(p, {{by[0]}, {by[1]}}), made(y)[0], made(by[0])[0], y.element()};
   };
   auto const [exact, y, by_x, type] = written(Products::f32);
-  auto const near = 1 + 0x1p-9;
+  auto const near                   = 1 + 0x1p-9;
   CHECK(exact.find("DEFAULT") == exact.npos);
   CHECK(exact.find("[HIGHEST, HIGHEST]") != exact.npos);
   CHECK(exact.find("[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]") != exact.npos);
@@ -161,7 +163,7 @@ TEST_CASE("products are as exact as a program says, also those of gradients", "[
   auto const [text, rounded, slope, rounded_type] = written(Products::bf16);
   CHECK(text.find("HIGH") == text.npos);
   CHECK(text.find("(tensor<1x1xbf16>, tensor<1x1xbf16>) -> tensor<1x1xf32>") != text.npos);
-  CHECK(text.find("xbf16>) -> tensor<1x2x2x1xf32>") != text.npos);         // a convolution of the gradient
+  CHECK(text.find("xbf16>) -> tensor<1x2x2x1xf32>") != text.npos);  // a convolution of the gradient
   CHECK(rounded == 10);
   CHECK(slope == 1);
   CHECK(by_x == near * near);

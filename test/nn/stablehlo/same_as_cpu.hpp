@@ -32,12 +32,11 @@ namespace chorale::test {
 
 inline void say_that_no_plugin_is_named() {
   static auto const said = std::printf("SKIPPED: layers and networks on a plug-in: CHORALE_PJRT_PLUGIN names none\n");
-  static_cast<void>(said);                                                 // once
+  static_cast<void>(said);  // once
 }
 
 /// Network Net on Cpu, and as a program of R replicas that have parts of the batch.
-template <class Net, int R>
-class OnBoth {
+template <class Net, int R> class OnBoth {
   using Executing                   = nn::GraphExecutor<Net, Cpu>;
   using Value                       = nn::stablehlo::Value;
   using Element                     = nn::stablehlo::Element;
@@ -45,7 +44,7 @@ class OnBoth {
   static constexpr auto const& plan = nn::graph::plan_for<Net>();
   static constexpr auto now         = StepNumbers{.seed = Seed{0x123456789ABCDEF}, .step = 3, .first_row = 5};
 
-  static constexpr std::size_t rows = 3, places = R == 1 ? 5 : 3;          // of the batch; of a replica
+  static constexpr std::size_t rows = 3, places = R == 1 ? 5 : 3;  // of the batch; of a replica
   /// Rows of the batch before replica r, which are its first places; the others fill up.
   static constexpr std::size_t before(std::size_t r) { return r == 0 ? 0 : r == 1 && R > 1 ? 2 : rows; }
 
@@ -53,14 +52,15 @@ class OnBoth {
   /// coarse    true: inputs are quarters, so that there are zeros and equal numbers among them
   /// frozen    true: moving averages are
   explicit OnBoth(bool training, bool coarse = false, bool frozen = false)
-      : training_{training}, coarse_{coarse}, frozen_(frozen ? plan.variables.size() : 0), variables_(PlanView{plan}.values()), gradients_(variables_.size()),
-        tables_{row_gradients_of(plan)}, executor_{rows, variables_, gradients_, tables_} {
+      : training_{training}, coarse_{coarse}, frozen_(frozen ? plan.variables.size() : 0),
+        variables_(PlanView{plan}.values()), gradients_(variables_.size()), tables_{row_gradients_of(plan)},
+        executor_{rows, variables_, gradients_, tables_} {
     for (std::size_t v = 0; v < plan.variables.size(); ++v) {
       auto const& planned = plan.variables[v];
       if (frozen) frozen_[v] = planned.spec.trained() ? 0 : 1;
-      auto const value    = Span<float>{variables_}.subspan(planned.offset, planned.size);
+      auto const value = Span<float>{variables_}.subspan(planned.offset, planned.size);
       initialize(value, planned.spec, Random{Seed{7}, v});
-      for (auto& x : value) x += number() / 4;                             // so that nothing stays 0 or 1
+      for (auto& x : value) x += number() / 4;  // so that nothing stays 0 or 1
     }
     write_program(typename Net::inputs{});
     compute();
@@ -98,7 +98,7 @@ class OnBoth {
         auto const size = got.size() / places, first = before(r) * size, real = before(r + 1) * size - first;
         for (std::size_t k = 0; k < got.size(); ++k)
           if (k < real) compare(got[k], expected.at(first + k));
-          else if (kinds_[i] == Kind::of_input) compare(got[k], 0);        // of what fills up
+          else if (kinds_[i] == Kind::of_input) compare(got[k], 0);  // of what fills up
       }
       for (std::size_t k = 0; k < expected.size() && kinds_[i] == Kind::of_variable; ++k) {
         auto sum = 0.0;
@@ -130,9 +130,8 @@ class OnBoth {
   }
   void want(Value value, Kind kind) { wanted_.push_back(value), kinds_.push_back(kind), expected_.emplace_back(); }
 
-  template <class... F>
-  void write_program(nn::detail::List<F...>) {
-    auto inputs = std::vector<Value>{}, asked = inputs;                    // asked: whose gradients are compared
+  template <class... F> void write_program(nn::detail::List<F...>) {
+    auto inputs = std::vector<Value>{}, asked = inputs;  // asked: whose gradients are compared
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (inputs.push_back(add_input<typename nn::graph::InputOf<F, 0>::type>(I)), ...);
     }(std::index_sequence_for<F...>{});
@@ -152,7 +151,8 @@ class OnBoth {
     auto const seed  = now.drawn().value;
     auto const drawn = nn::stablehlo::Drawn{word(seed), word(seed >> 32), word(now.first_row)};
     for (std::size_t r = 0; r < R; ++r) parameters_[r].back()[0] += static_cast<double>(before(r));
-    auto const written = nn::stablehlo::write_network<Net>(program_, inputs, values, training_, is_real, drawn, frozen_);
+    auto const written =
+        nn::stablehlo::write_network<Net>(program_, inputs, values, training_, is_real, drawn, frozen_);
     for (auto const output : written.outputs) want(output, Kind::output);
     if (!training_) return;
 
@@ -161,9 +161,9 @@ class OnBoth {
       auto const y = written.outputs[o];
       weights_[o].resize(executor_.size(o));
       for (auto& w : weights_[o]) w = number();
-      auto const times = of_rows(Element::f32, y.dims(), {weights_[o].begin(), weights_[o].end()},
-                                 [&] { return number(); });
-      loss             = loss + sum(select(along_first(compare(is_real, "GT", 0), y), y * times, 0.0));
+      auto const times =
+          of_rows(Element::f32, y.dims(), {weights_[o].begin(), weights_[o].end()}, [&] { return number(); });
+      loss = loss + sum(select(along_first(compare(is_real, "GT", 0), y), y * times, 0.0));
     }
     for (std::size_t v = 0; v < values.size(); ++v)
       if (written.moved[v].id < 0) asked.push_back(values[v]);
@@ -172,8 +172,7 @@ class OnBoth {
     for (std::size_t i = 0; i < of_inputs; ++i) want(*next++, Kind::of_input);
     for (auto const moved : written.moved) want(moved ? moved : *next++, Kind::of_variable);
   }
-  template <class O>
-  Value add_input(std::size_t i) {
+  template <class O> Value add_input(std::size_t i) {
     using T           = typename O::type;
     auto const number = [&] {
       if constexpr (std::is_same_v<T, float>) return coarse_ ? std::round(4 * this->number()) / 4 : this->number();
@@ -215,7 +214,7 @@ class OnBoth {
   nn::stablehlo::Program program_{R};
   std::array<std::vector<Numbers>, R> parameters_;
   std::vector<Value> wanted_;
-  std::vector<Kind> kinds_;                                                // of those that are wanted
+  std::vector<Kind> kinds_;  // of those that are wanted
   std::vector<Numbers> expected_;
   std::array<std::vector<std::byte>, Executing::num_inputs> inputs_;
   std::array<std::vector<float>, Executing::num_outputs> weights_;
@@ -223,8 +222,7 @@ class OnBoth {
 };
 
 /// A network of layers that all take the same inputs, and whose outputs are its own.
-template <class Layers, class Inputs, class Indices>
-struct SideBySide;
+template <class Layers, class Inputs, class Indices> struct SideBySide;
 template <class... L, std::size_t... K, class... O, std::size_t... I>
 struct SideBySide<nn::detail::List<L...>, nn::detail::List<O...>,
                   std::pair<std::index_sequence<K...>, std::index_sequence<I...>>>
@@ -239,24 +237,20 @@ struct SideBySide<nn::detail::List<L...>, nn::detail::List<O...>,
 /// The largest relative difference between a network as operations and on Cpu, in training and evaluation.
 ///
 /// Net     derived from nn::Graph, or a Sequential
-template <class Net, int Replicas = 1>
-double error_of_network() {
+template <class Net, int Replicas = 1> double error_of_network() {
   using Traced = typename nn::detail::TracedNetwork<Net>::type;
   return std::max({OnBoth<Traced, Replicas>{true}.largest_error(), OnBoth<Traced, Replicas>{false}.largest_error(),
                    OnBoth<Traced, Replicas>{true, false, true}.largest_error()});
 }
 /// Layers that take inputs of the same types.
-template <class... L>
-class Layers {
+template <class... L> class Layers {
  public:
   /// The largest difference of all of them, also with zeros and equal numbers.
-  template <class... O>
-  static double error_on() {
+  template <class... O> static double error_on() {
     return std::max(error_of_network<On<O...>>(), OnBoth<On<O...>, 1>{true, true}.largest_error());
   }
   /// On three replicas, of which one has no rows of the batch.
-  template <class... O>
-  static double error_on_three() { return error_of_network<On<O...>, 3>(); }
+  template <class... O> static double error_on_three() { return error_of_network<On<O...>, 3>(); }
 
  private:
   template <class... O>

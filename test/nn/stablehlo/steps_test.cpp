@@ -35,8 +35,7 @@ namespace {
 
 /// All fields of the reference networks: of a row, or of the rows of a batch.
 struct Fields {
-  template <class F>
-  struct Of {
+  template <class F> struct Of {
     std::vector<typename F::element_type> all{};
   };
 
@@ -45,10 +44,8 @@ struct Fields {
              Of<test::reference_nets::Numbers>, Of<Users>, Of<Words>, Of<Noise>, Of<Picture>>
       fields{};
 
-  template <class F>
-  auto& operator[](F) { return std::get<Of<F>>(fields).all; }
-  template <class F>
-  auto const& operator[](F) const { return std::get<Of<F>>(fields).all; }
+  template <class F> auto& operator[](F) { return std::get<Of<F>>(fields).all; }
+  template <class F> auto const& operator[](F) const { return std::get<Of<F>>(fields).all; }
 
   explicit Fields(std::size_t n) : rows{n} {
     for (std::size_t r = 0; r < n; ++r) add_row(std::vector{static_cast<float>(r)});
@@ -63,7 +60,8 @@ struct Fields {
     test::reference_nets::write(Number{std::move(number)}, row);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (std::get<I>(fields).all.insert(std::get<I>(fields).all.end(), std::get<I>(row.fields).all.begin(),
-                                      std::get<I>(row.fields).all.end()), ...);
+                                      std::get<I>(row.fields).all.end()),
+       ...);
     }(std::make_index_sequence<std::tuple_size_v<decltype(fields)>>{});
   }
 };
@@ -71,13 +69,12 @@ struct Fields {
 /// Losses, gradients and what moving variables move to: sums over the rows of a batch.
 struct Sums {
   double loss = 0;
-  std::vector<std::vector<double>> gradients{};                            // of each variable
+  std::vector<std::vector<double>> gradients{};  // of each variable
 };
 
 constexpr auto now = StepNumbers{.seed = Seed{0x123456789ABCDEF}, .step = 3};
 
-template <class Net>
-std::vector<float> variables_of() {
+template <class Net> std::vector<float> variables_of() {
   constexpr auto const& plan = nn::graph::plan_for<Net>();
   auto made                  = std::vector<float>(PlanView{plan}.values());
   for (std::size_t v = 0; v < plan.variables.size(); ++v) {
@@ -88,8 +85,7 @@ std::vector<float> variables_of() {
   return made;
 }
 
-template <class Net, class Terms>
-Sums on_cpu(Terms const& terms, Fields const& batch, std::vector<float>& variables) {
+template <class Net, class Terms> Sums on_cpu(Terms const& terms, Fields const& batch, std::vector<float>& variables) {
   using Executing            = nn::GraphExecutor<Net, Cpu>;
   constexpr auto const& plan = nn::graph::plan_for<Net>();
   auto gradients             = std::vector<float>(variables.size());
@@ -103,12 +99,15 @@ Sums on_cpu(Terms const& terms, Fields const& batch, std::vector<float>& variabl
   executor.forward(pass);
   auto made    = Sums{};
   auto scratch = Kernels<Cpu>::Scratch{};
-  std::apply([&](auto const&... term) {
-    using Losses = nn::graph::TermLosses<Net, Cpu, Executing>;
-    ((made.loss += double{Losses::loss_of(
-          term, batch, executor, executor.d_output(Losses::template output_of<std::remove_cvref_t<decltype(term)>>), {},
-          scratch)}), ...);
-  }, terms);
+  std::apply(
+      [&](auto const&... term) {
+        using Losses = nn::graph::TermLosses<Net, Cpu, Executing>;
+        ((made.loss += double{Losses::loss_of(
+              term, batch, executor, executor.d_output(Losses::template output_of<std::remove_cvref_t<decltype(term)>>),
+              {}, scratch)}),
+         ...);
+      },
+      terms);
   executor.backward(pass, LooksAtEnd{});
   for (auto const& table : tables)
     for (std::size_t i = 0; i < table.size(); ++i)
@@ -124,8 +123,7 @@ class Step {
   Step(std::size_t replicas, std::size_t places, Fields const& batch)
       : program_{static_cast<int>(replicas)}, batch_{&batch}, places_{places}, arguments_(replicas) {}
 
-  template <class Net, class Terms>
-  Sums run(Terms const& terms, std::vector<float> const& variables) {
+  template <class Net, class Terms> Sums run(Terms const& terms, std::vector<float> const& variables) {
     constexpr auto const& plan = nn::graph::plan_for<Net>();
     auto values                = std::vector<hlo::Value>{};
     for (auto const& v : plan.variables)
@@ -133,8 +131,8 @@ class Step {
                               {&variables[v.offset], &variables[v.offset] + v.size}));
     auto inputs = std::vector<hlo::Value>{};
     [&]<class... F>(nn::detail::List<F...>) { (inputs.push_back(field<F>()), ...); }(typename Net::inputs{});
-    auto const real  = of_rows(hlo::Element::f32, {}, test::Numbers(batch_->rows, 1));
-    auto const word  = [&](std::uint64_t w) {
+    auto const real = of_rows(hlo::Element::f32, {}, test::Numbers(batch_->rows, 1));
+    auto const word = [&](std::uint64_t w) {
       return on_all(hlo::Element::u32, {}, {static_cast<double>(w & 0xFFFFFFFF)});
     };
     auto const drawn = hlo::Drawn{word(now.drawn().value), word(now.drawn().value >> 32), word(0)};
@@ -171,8 +169,7 @@ class Step {
     dims.insert(dims.begin(), static_cast<std::int64_t>(places_));
     return program_.parameter(element, std::move(dims));
   }
-  template <class F>
-  hlo::Value field() {
+  template <class F> hlo::Value field() {
     auto const& all = (*batch_)[F{}];
     return of_rows(std::is_same_v<typename F::element_type, int> ? hlo::Element::i32 : hlo::Element::f32,
                    {F::dims.begin(), F::dims.end()}, {all.begin(), all.end()});
@@ -189,12 +186,11 @@ class Step {
   hlo::Program program_;
   Fields const* batch_;
   std::size_t places_;
-  std::vector<std::vector<test::Numbers>> arguments_;                      // [replica][i]
+  std::vector<std::vector<test::Numbers>> arguments_;  // [replica][i]
 };
 
 /// Compares a step of five rows: on one replica with room for more, on three, and where two of them have none.
-template <class Net, class Losses>
-void check(Losses const& losses) {
+template <class Net, class Losses> void check(Losses const& losses) {
   auto const terms    = nn::detail::terms_of(nn::graph::term_of<Net>(losses));
   auto const batch    = Fields{5};
   auto variables      = variables_of<Net>();
@@ -212,14 +208,11 @@ void check(Losses const& losses) {
         error          = std::isnan(off) ? HUGE_VAL : std::max(error, off);
       }
       CHECK(largest > 0);
-      CHECK(error < 1e-5 * largest + 1e-8);                            // some are 0 but for rounding
+      CHECK(error < 1e-5 * largest + 1e-8);  // some are 0 but for rounding
     }
   }
 }
-template <class Net>
-void check() {
-  check<Net>(loss_of<Net>());
-}
+template <class Net> void check() { check<Net>(loss_of<Net>()); }
 
 }  // namespace
 
@@ -227,9 +220,7 @@ TEST_CASE("a step of a network over images as operations is that of Cpu", "[nn][
   check<LeNet>();
   check<Residual<nn::SyncBatchNorm>>();
 }
-TEST_CASE("a step of a network over texts as operations is that of Cpu", "[nn][stablehlo]") {
-  check<CharacterGpt>();
-}
+TEST_CASE("a step of a network over texts as operations is that of Cpu", "[nn][stablehlo]") { check<CharacterGpt>(); }
 TEST_CASE("a step of a network of many inputs as operations is that of Cpu", "[nn][stablehlo]") {
   check<Tickets>();
   check<Tickets>(nn::of<Priority>(loss::BinaryCrossEntropy{}).weighted_by(Priority{}) +

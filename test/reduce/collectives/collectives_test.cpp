@@ -18,8 +18,7 @@ using namespace chorale::test;
 
 namespace {
 
-template <Schedule S>
-constexpr bool proved() {
+template <Schedule S> constexpr bool proved() {
   return Proof<S, check_up_to<S>(16)>::checked && Proof<S, check<S>(31)>::checked && Proof<S, check<S>(32)>::checked &&
          Proof<S, check<S>(33)>::checked && Proof<S, check<S>(64)>::checked;
 }
@@ -41,8 +40,7 @@ void expect(bool right, char const* what) {
 }
 
 /// Runs body(at, x) where x[i] = brought(rank, i), and checks that no rank complains.
-template <class Body>
-void on(int ranks, std::size_t n, Body body) {
+template <class Body> void on(int ranks, std::size_t n, Body body) {
   auto const ended = on_ranks<LocalTransport>(ranks, 0, [&](auto& at, auto&) {
     auto x = std::vector<std::int64_t>(n);
     for (std::size_t i = 0; i < n; ++i) x[i] = brought(at.rank(), i);
@@ -109,7 +107,7 @@ TEST_CASE("all_gather puts together what all ranks have, as many or not", "[redu
     all_gather(at, mine, Span<std::int64_t>{all});
     for (std::size_t i = 0; i < all.size(); ++i) expect(all[i] == brought(static_cast<Rank>(i / n), i % n), "the copy");
 
-    auto counts = std::vector<std::size_t>{};                              // the first has all, the second half, ..
+    auto counts = std::vector<std::size_t>{};  // the first has all, the second half, ..
     for (std::size_t r = 0; r < P; ++r) counts.push_back(r % 3 == 2 ? 0 : n / (r + 1));
     auto sum = std::size_t{0};
     for (auto const count : counts) sum += count;
@@ -162,7 +160,7 @@ TEST_CASE("a group within the group has its own ranks and reduces alone", "[redu
     auto const ranks = odd ? std::vector<Rank>{5, 3, 1} : std::vector<Rank>{0, 2, 4, 6};
     auto group       = SubEndpoint{at, ranks};
     expect(ranks[static_cast<std::size_t>(group.rank())] == at.rank(), "the rank within");
-    broadcast(group, x.first(1), 1);                                       // rank 3, or rank 2
+    broadcast(group, x.first(1), 1);  // rank 3, or rank 2
     expect(x[0] == brought(odd ? 3 : 2, 0), "the copy");
     RecursiveDoublingAllReduce{}.all_reduce(group, x, Op::sum);
     for (std::size_t i = 1; i < x.size(); ++i)

@@ -19,8 +19,7 @@ using namespace chorale::test;
 namespace {
 
 /// The numbers of a rank: small ones of both signs, and both ends of the type.
-template <class T>
-std::vector<T> numbers(Rank rank) {
+template <class T> std::vector<T> numbers(Rank rank) {
   auto all = std::vector<T>{};
   for (int i = 0; i < 40; ++i) all.push_back(static_cast<T>((i * 7 + rank * 11) % 23 - (std::is_signed_v<T> ? 11 : 0)));
   all.push_back(std::numeric_limits<T>::max());
@@ -30,10 +29,9 @@ std::vector<T> numbers(Rank rank) {
 }
 
 /// The mean of element i of all ranks by the rule, in numbers of 128 bits.
-template <class T>
-T wanted(int ranks, std::size_t i, IntegerMean rule) {
+template <class T> T wanted(int ranks, std::size_t i, IntegerMean rule) {
   __extension__ using Wide = __int128;
-  auto sum = Wide{0};
+  auto sum                 = Wide{0};
   for (Rank rank = 0; rank < ranks; ++rank) sum += static_cast<Wide>(numbers<T>(rank)[i]);
   auto down = sum / ranks - (sum % ranks < 0 ? 1 : 0);
   auto rest = sum - down * ranks;

@@ -29,10 +29,10 @@ static_assert(ReduceAlgorithm<TopK<10>, LocalTransport> && ResumableReduce<TopK<
 
 TEMPLATE_TEST_CASE("TopK gives every rank the sum of the largest elements, and sends what its cost says",
                    "[reduce][top_k]", float, bf16) {
-  using Top = TopK<10, TestType>;
+  using Top        = TopK<10, TestType>;
   auto const ranks = GENERATE(1, 2, 3, 7);
   auto const ended = on_ranks<Counting<LocalTransport>>(ranks, 1'000, [](auto& at, auto& x) {
-    for (std::size_t i = 0; i < 1'000; ++i)                              // 10 large ones, elsewhere on each rank
+    for (std::size_t i = 0; i < 1'000; ++i)  // 10 large ones, elsewhere on each rank
       x[i] = i % 100 == static_cast<std::size_t>(at.rank()) ? 100.0F + static_cast<float>(i) : 0.25F;
     Top{}.all_reduce(at, x, Op::sum);
   });
@@ -47,13 +47,13 @@ TEMPLATE_TEST_CASE("TopK gives every rank the sum of the largest elements, and s
   }
 }
 
-TEMPLATE_TEST_CASE("what TopK does not send it keeps: sums sent and residuals are the gradients", "[reduce][top_k]", float,
-                   bf16) {
-  constexpr int steps = 50;
+TEMPLATE_TEST_CASE("what TopK does not send it keeps: sums sent and residuals are the gradients", "[reduce][top_k]",
+                   float, bf16) {
+  constexpr int steps     = 50;
   constexpr std::size_t n = 500;
-  auto const ranks = GENERATE(1, 3);
-  auto residuals   = std::vector<std::vector<float>>(static_cast<std::size_t>(ranks));
-  auto const grad  = [](Rank rank, int step, std::size_t i) {            // multiples of 1/64: float sums are exact
+  auto const ranks        = GENERATE(1, 3);
+  auto residuals          = std::vector<std::vector<float>>(static_cast<std::size_t>(ranks));
+  auto const grad         = [](Rank rank, int step, std::size_t i) {  // multiples of 1/64: float sums are exact
     return std::floor(64 * Random{5, static_cast<std::uint64_t>(rank * 1000 + step)}.uniform(i, -1.0F, 1.0F)) / 64;
   };
   auto const ended = on_ranks<LocalTransport>(ranks, n, [&](auto& at, auto& sent) {
@@ -84,18 +84,18 @@ namespace {
 
 /// The sums of steps [begin, end) of a run, one after the other, and what each rank has left out in the end.
 struct Run {
-  std::vector<std::vector<float>> sums, residuals;                         // [rank]
+  std::vector<std::vector<float>> sums, residuals;  // [rank]
 };
 
 template <class Reducer>
 Run run(int begin, int end, std::vector<std::size_t> const& ends, std::vector<std::vector<float>> const& saved = {}) {
   constexpr std::size_t n = 400;
-  auto done        = Run{std::vector<std::vector<float>>(3), std::vector<std::vector<float>>(3)};
-  auto const ended = on_ranks<LocalTransport>(3, n, [&](auto& at, auto& x) {
+  auto done               = Run{std::vector<std::vector<float>>(3), std::vector<std::vector<float>>(3)};
+  auto const ended        = on_ranks<LocalTransport>(3, n, [&](auto& at, auto& x) {
     auto const me = static_cast<std::size_t>(at.rank());
     auto reducer  = Reducer{TopK<30>{}, at, ends, x};
     reducer.begin();
-    reducer.finish();                                                      // of nothing: it must not count
+    reducer.finish();  // of nothing: it must not count
     std::ranges::fill(reducer.residual(), 0.0F);
     if (!saved.empty()) std::ranges::copy(saved[me], reducer.residual().begin());
     for (int step = begin; step < end; ++step) {
@@ -156,9 +156,9 @@ TEST_CASE("a NaN is not left behind by TopK, and other operations are refused", 
 }
 
 TEST_CASE("rows are added up by their number; bytes follow the rows touched, never the table", "[reduce][sparse]") {
-  auto const ranks = GENERATE(1, 2, 3, 5);
+  auto const ranks            = GENERATE(1, 2, 3, 5);
   constexpr std::size_t width = 4, table = 1'000'000;
-  auto const rows_of = [](Rank rank) {                                   // uneven; rank 1 has none; some twice
+  auto const rows_of = [](Rank rank) {  // uneven; rank 1 has none; some twice
     auto rows = std::vector<std::uint32_t>{};
     if (rank != 1)
       for (int i = 0; i < 20 + rank; ++i) rows.push_back(static_cast<std::uint32_t>((i * 7 + rank * 3) % 40 * 20'000));
@@ -176,7 +176,7 @@ TEST_CASE("rows are added up by their number; bytes follow the rows touched, nev
   });
   for (std::size_t rank = 0; rank < sums.size(); ++rank) {
     CHECK(ended[rank].error == "");
-    CHECK(ended[rank].cost.bytes < 5 * 30 * (4 + width * 4) + 5 * 8);    // a table has 16 MB
+    CHECK(ended[rank].cost.bytes < 5 * 30 * (4 + width * 4) + 5 * 8);  // a table has 16 MB
     REQUIRE(sums[rank].rows.size() == wanted.size());
     auto i = std::size_t{0};
     for (auto const& [row, value] : wanted) {
@@ -188,13 +188,11 @@ TEST_CASE("rows are added up by their number; bytes follow the rows touched, nev
 }
 
 TEST_CASE("rows outside the table, and values that are no rows, are refused with both numbers", "[reduce][sparse]") {
-  auto const outside = on_ranks<LocalTransport>(1, 0, [](auto& at, auto&) {
-    all_reduce_rows(at, {.rows = {7}, .values = {1, 2}, .width = 2}, 7);
-  });
+  auto const outside = on_ranks<LocalTransport>(
+      1, 0, [](auto& at, auto&) { all_reduce_rows(at, {.rows = {7}, .values = {1, 2}, .width = 2}, 7); });
   CHECK_THAT(outside[0].error, Catch::Contains("row 7 is not in a table of 7 rows"));
-  auto const uneven = on_ranks<LocalTransport>(1, 0, [](auto& at, auto&) {
-    all_reduce_rows(at, {.rows = {1, 2}, .values = {1, 2, 3}, .width = 2}, 7);
-  });
+  auto const uneven = on_ranks<LocalTransport>(
+      1, 0, [](auto& at, auto&) { all_reduce_rows(at, {.rows = {1, 2}, .values = {1, 2, 3}, .width = 2}, 7); });
   CHECK_THAT(uneven[0].error, Catch::Contains("3 values are not 2 rows of 2"));
 }
 
@@ -204,7 +202,7 @@ namespace {
 std::string what_rank_0_says(std::array<std::uint64_t, 2> counts, std::vector<std::uint32_t> const& rows,
                              std::vector<std::uint32_t> const& vectors, std::vector<float> const& values,
                              std::size_t& largest) {
-  auto const where = CallSite::here();                                     // both ranks call it from one line
+  auto const where = CallSite::here();  // both ranks call it from one line
   auto const ended = on_ranks<LocalTransport>(2, 0, [&](auto& at, auto&) {
     if (at.rank() == 0) {
       largest_allocation = 0;
@@ -220,7 +218,7 @@ std::string what_rank_0_says(std::array<std::uint64_t, 2> counts, std::vector<st
     gather(std::vector<std::uint64_t>{counts[0], counts[1]}, 2);
     if (rows.size() != counts[0] || values.size() != counts[1]) {
       auto row = std::array<std::byte, 4>{};
-      return at.recv(0, Tag{}, row).wait();                                // rank 0 waits for rows: none come
+      return at.recv(0, Tag{}, row).wait();  // rank 0 waits for rows: none come
     }
     gather(rows, 1);
     gather(vectors, 1);
@@ -233,7 +231,7 @@ std::string what_rank_0_says(std::array<std::uint64_t, 2> counts, std::vector<st
 
 TEST_CASE("rows and vectors that another rank sends are compared with the table before they are used",
           "[reduce][sparse]") {
-  auto largest = std::size_t{0};
+  auto largest    = std::size_t{0};
   auto const says = [&](std::vector<std::uint32_t> const& rows, std::vector<std::uint32_t> const& vectors,
                         std::vector<float> const& values) {
     return what_rank_0_says({rows.size(), values.size()}, rows, vectors, values, largest);
@@ -254,7 +252,7 @@ TEST_CASE("rows and vectors that another rank sends are compared with the table 
 }
 
 TEST_CASE("more rows than a piece are gathered in the order of ranks, and so are as many again", "[reduce][sparse]") {
-  constexpr std::size_t width = 16, rows = piece_of<float> / width + 1'000;      // of rank 0; rank 1 has half as many
+  constexpr std::size_t width = 16, rows = piece_of<float> / width + 1'000;  // of rank 0; rank 1 has half as many
   auto const ended = on_ranks<Counting<LocalTransport>>(2, 0, [&](auto& at, auto&) {
     auto const n = at.rank() == 0 ? rows : rows / 2;
     auto mine    = SparseRows{.width = width};
@@ -287,11 +285,11 @@ TEST_CASE("an element that another rank sends under TopK is one of the gradient,
   auto const where = CallSite::here();
   auto const ended = on_ranks<LocalTransport>(2, 1'000, [&](auto& at, auto& x) {
     if (at.rank() == 0) return TopK<1>{}.all_reduce(at, x, Op::sum, Tag{}, where);
-    auto both            = std::vector<Picked<float>>{{}, {1'000, 3.0F}};
-    auto const ends      = std::array<std::size_t, 2>{1, 2};
-    auto gathering       = ScheduleExecution<RingAllGather, LocalEndpoint, Picked<float>>{};
-    gathering.restart(at, {.collective = Collective::all_reduce, .x = Span<Picked<float>>{both}, .where = where,
-                           .ends = ends});
+    auto both       = std::vector<Picked<float>>{{}, {1'000, 3.0F}};
+    auto const ends = std::array<std::size_t, 2>{1, 2};
+    auto gathering  = ScheduleExecution<RingAllGather, LocalEndpoint, Picked<float>>{};
+    gathering.restart(
+        at, {.collective = Collective::all_reduce, .x = Span<Picked<float>>{both}, .where = where, .ends = ends});
     gathering.finish();
   });
   CHECK_THAT(ended[0].error, Catch::Contains("rank 1 sends element 1000 of 1000 under TopK"));

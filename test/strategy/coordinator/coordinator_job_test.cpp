@@ -18,10 +18,11 @@ using Batch = BasicBatch<float, int>;
 
 /// So many batches of a stream are a step each.
 auto const train = Closure{"train", [](auto& here, WorkerStream<Batch>& batches, int steps) {
-  auto loss = Sum<float>{};
-  for (auto batch = Batch{}; steps > 0 && batches.next(batch); --steps) loss += here.step(batch);
-  return loss;
-}};
+                             auto loss = Sum<float>{};
+                             for (auto batch = Batch{}; steps > 0 && batches.next(batch); --steps)
+                               loss += here.step(batch);
+                             return loss;
+                           }};
 
 auto servers(int workers, int servers, int devices = 1) {
   return ParameterServerStrategy{Cluster::local(1 + workers, servers), Asynchronous{}, placement::GreedyByBytes{},
@@ -33,55 +34,59 @@ auto servers(int workers, int servers, int devices = 1) {
 TEST_CASE("one worker learns what one replica learns from whole batches, its devices as one",
           "[strategy][coordinator]") {
   auto const [devices, shards] = GENERATE(table<int, int>({{1, 1}, {2, 1}, {2, 2}, {3, 2}}));
-  auto const data   = tiny::uneven();
-  auto const all    = PerWorkerDataset<Batch>{"all", [&](WorkerShare) { return data; }};
-  auto values       = std::vector<float>{};
-  auto const report = coordinate(servers(1, shards, devices), tiny::learner(), LocalTransport{}, std::tuple{train, all},
-                                 [&](auto& coordinator, auto& here) {
-    auto const batches = coordinator.create_per_worker_dataset(all);
-    auto losses        = std::vector<RemoteValue<Sum<float>>>{};
-    for (int i = 0; i < 4; ++i) losses.push_back(coordinator.schedule(train, batches, 5));
-    coordinator.join();
-    auto rows = std::int64_t{0};
-    for (auto const& loss : coordinator.fetch(losses)) rows += loss.count;
-    CHECK(rows == 279);
-    here.pull();
-    auto const body = here.model().net.variables().body();
-    values.assign(body.begin(), body.end());
-  }, 7);
+  auto const data              = tiny::uneven();
+  auto const all               = PerWorkerDataset<Batch>{"all", [&](WorkerShare) { return data; }};
+  auto values                  = std::vector<float>{};
+  auto const report            = coordinate(
+      servers(1, shards, devices), tiny::learner(), LocalTransport{}, std::tuple{train, all},
+      [&](auto& coordinator, auto& here) {
+        auto const batches = coordinator.create_per_worker_dataset(all);
+        auto losses        = std::vector<RemoteValue<Sum<float>>>{};
+        for (int i = 0; i < 4; ++i) losses.push_back(coordinator.schedule(train, batches, 5));
+        coordinator.join();
+        auto rows = std::int64_t{0};
+        for (auto const& loss : coordinator.fetch(losses)) rows += loss.count;
+        CHECK(rows == 279);
+        here.pull();
+        auto const body = here.model().net.variables().body();
+        values.assign(body.begin(), body.end());
+      },
+      7);
   CHECK(tiny::difference(values, tiny::reference(data)) < 1e-5);
   REQUIRE(report.size() == static_cast<std::size_t>(shards));
   for (auto const& one : report) {
-    CHECK(one.ledger.applied == 20);                                       // a push for each step, whatever the devices
+    CHECK(one.ledger.applied == 20);  // a push for each step, whatever the devices
     CHECK(one.ledger.lost == 0);
   }
 }
 
 TEST_CASE("workers under a coordinator learn together, and it sees what they have learned", "[strategy][coordinator]") {
-  auto const data   = PerWorkerDataset<Batch>{"shares", [](WorkerShare share) {
-    return tiny::Batches<int>{tiny::batch<int>(64, 64, 1, Seed{static_cast<std::uint64_t>(share.index + 1)}),
-                              std::vector<std::size_t>(8, 8)};
-  }};
+  auto const data = PerWorkerDataset<Batch>{
+      "shares", [](WorkerShare share) {
+        return tiny::Batches<int>{tiny::batch<int>(64, 64, 1, Seed{static_cast<std::uint64_t>(share.index + 1)}),
+                                  std::vector<std::size_t>(8, 8)};
+      }};
   auto const report = coordinate(servers(3, 2), tiny::learner(), LocalTransport{}, std::tuple{train, data},
                                  [&](auto& coordinator, auto& here) {
-    auto const batches = coordinator.create_per_worker_dataset(data);
-    auto const epoch   = [&] {
-      auto losses = std::vector<RemoteValue<Sum<float>>>{};
-      for (int i = 0; i < 60; ++i) losses.push_back(coordinator.schedule(train, batches, 4));
-      coordinator.join();
-      auto total = Sum<float>{};
-      for (auto const& loss : coordinator.fetch(losses)) total += loss;
-      return total.mean();
-    };
-    auto const first = epoch(), second = epoch(), third = epoch();
-    CHECK(third < first);
-    INFO(first << " " << second << " " << third);
-    auto const before = here.model().hash();
-    here.pull();
-    CHECK(here.model().hash() != before);
-    CHECK(here.index() == -1);
-    CHECK(here.count() == 3);
-  });
+                                   auto const batches = coordinator.create_per_worker_dataset(data);
+                                   auto const epoch   = [&] {
+                                     auto losses = std::vector<RemoteValue<Sum<float>>>{};
+                                     for (int i = 0; i < 60; ++i)
+                                       losses.push_back(coordinator.schedule(train, batches, 4));
+                                     coordinator.join();
+                                     auto total = Sum<float>{};
+                                     for (auto const& loss : coordinator.fetch(losses)) total += loss;
+                                     return total.mean();
+                                   };
+                                   auto const first = epoch(), second = epoch(), third = epoch();
+                                   CHECK(third < first);
+                                   INFO(first << " " << second << " " << third);
+                                   auto const before = here.model().hash();
+                                   here.pull();
+                                   CHECK(here.model().hash() != before);
+                                   CHECK(here.index() == -1);
+                                   CHECK(here.count() == 3);
+                                 });
   for (auto const& one : report) CHECK(one.ledger.applied > 3 * 60 * 2);
 }
 

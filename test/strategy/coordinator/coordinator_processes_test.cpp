@@ -28,7 +28,7 @@ using chorale::test::Voice;
 namespace {
 
 constexpr int coordinator_rank = 0, workers = 3, servers = 2, ranks = 1 + workers + servers;
-constexpr int closures         = 200;
+constexpr int closures = 200;
 
 using Batch = BasicBatch<float, int>;
 
@@ -38,10 +38,11 @@ struct SixTasks {
 
   Cluster cluster(int process) const {
     auto const is_worker = process <= workers;
-    auto const first     = at.begin() + 1 + workers;                       // of the servers
-    return Cluster::at({.workers = {at.begin(), first}, .servers = {first, at.end()},
-                        .me = {is_worker ? Role::worker : Role::ps, is_worker ? process : process - workers - 1},
-                        .job = "test-" + at[0]});
+    auto const first     = at.begin() + 1 + workers;  // of the servers
+    return Cluster::at({.workers = {at.begin(), first},
+                        .servers = {first, at.end()},
+                        .me      = {is_worker ? Role::worker : Role::ps, is_worker ? process : process - workers - 1},
+                        .job     = "test-" + at[0]});
   }
 };
 
@@ -54,10 +55,10 @@ struct Ran {
 /// Batches of one row; its label counts from 1000 times the share.
 PerWorkerDataset<Batch> numbered() {
   return {"numbered", [](WorkerShare share) {
-    auto data = tiny::Batches<int>{tiny::batch<int>(closures, 64, 1), std::vector<std::size_t>(closures, 1)};
-    for (int i = 0; i < closures; ++i) data.rows.y[static_cast<std::size_t>(i)] = 1'000 * share.index + i;
-    return data;
-  }};
+            auto data = tiny::Batches<int>{tiny::batch<int>(closures, 64, 1), std::vector<std::size_t>(closures, 1)};
+            for (int i = 0; i < closures; ++i) data.rows.y[static_cast<std::size_t>(i)] = 1'000 * share.index + i;
+            return data;
+          }};
 }
 
 /// A number that all processes see which are made while it lives.
@@ -83,24 +84,24 @@ class SharedCount {
 ///
 /// came    workers that have run a closure; 100 more when the victim is there
 void live(SixTasks const& job, int me, Voice voice, int victim, std::atomic<int>& came) {
-  auto const data = numbered();
-  auto const work = Closure{"work", [&, mine = 0](auto& here, WorkerStream<Batch>& batches, int number) mutable {
-    auto batch = Batch{};
-    if (!batches.next(batch)) throw Error{"no more batches"};
-    auto const label = batch.y[0];
-    auto const y     = std::array{label % 3};                              // a class
-    batch.y          = y;
-    here.step(batch);
-    if (++mine == 1) ++came;
-    if (here.index() != victim && mine == 20) spin_until([&] { return came >= 100; });
-    if (here.index() == victim && mine == 5) {
-      spin_until([&] { return came >= workers; });
-      came += 100;
-      voice.say("there");
-      for (;;) ::pause();
-    }
-    return Ran{number, here.index(), label};
-  }};
+  auto const data   = numbered();
+  auto const work   = Closure{"work", [&, mine = 0](auto& here, WorkerStream<Batch>& batches, int number) mutable {
+                              auto batch = Batch{};
+                              if (!batches.next(batch)) throw Error{"no more batches"};
+                              auto const label = batch.y[0];
+                              auto const y     = std::array{label % 3};  // a class
+                              batch.y          = y;
+                              here.step(batch);
+                              if (++mine == 1) ++came;
+                              if (here.index() != victim && mine == 20) spin_until([&] { return came >= 100; });
+                              if (here.index() == victim && mine == 5) {
+                                spin_until([&] { return came >= workers; });
+                                came += 100;
+                                voice.say("there");
+                                for (;;) ::pause();
+                              }
+                              return Ran{number, here.index(), label};
+                            }};
   auto const report = coordinate(
       ParameterServerStrategy{job.cluster(me)}, tiny::learner(), TcpTransport{.log = [](std::string const&) {}},
       std::tuple{work, data}, [&](auto& coordinator, auto&) {
@@ -108,8 +109,8 @@ void live(SixTasks const& job, int me, Voice voice, int victim, std::atomic<int>
         auto results       = std::vector<RemoteValue<Ran>>{};
         for (int i = 0; i < closures; ++i) results.push_back(coordinator.schedule(work, batches, i));
         coordinator.join();
-        auto seen = std::vector<std::int64_t>{};
-        auto same = true;
+        auto seen      = std::vector<std::int64_t>{};
+        auto same      = true;
         auto of_victim = 0;
         for (int i = 0; i < closures; ++i) {
           auto const ran = coordinator.fetch(results[static_cast<std::size_t>(i)]);
@@ -119,7 +120,7 @@ void live(SixTasks const& job, int me, Voice voice, int victim, std::atomic<int>
         }
         std::ranges::sort(seen);
         auto const apart = std::ranges::adjacent_find(seen) == seen.end();
-        auto holes       = 0;                                              // batches that were left out in some share
+        auto holes       = 0;  // batches that were left out in some share
         for (std::size_t i = 1; i < seen.size(); ++i)
           if (seen[i] / 1'000 == seen[i - 1] / 1'000 && seen[i] != seen[i - 1] + 1) ++holes;
         auto line = std::ostringstream{};
@@ -135,7 +136,7 @@ void live(SixTasks const& job, int me, Voice voice, int victim, std::atomic<int>
 
 TEST_CASE("a worker killed in a closure is only missed: all results are there, none twice",
           "[strategy][coordinator][processes]") {
-  auto const victim = GENERATE(-1, 0, 2);                                  // -1: nobody
+  auto const victim = GENERATE(-1, 0, 2);  // -1: nobody
   auto const job    = SixTasks{};
   auto const came   = SharedCount{};
   *came             = victim < 0 ? 100 : 0;
@@ -147,7 +148,7 @@ TEST_CASE("a worker killed in a closure is only missed: all results are there, n
   }
   CHECK(processes.line(coordinator_rank) == std::string{"results 200 own 1 data_once 1 holes 0 lost "} + lost +
                                                 " repeated " + lost + " of_victim " + (victim < 0 ? "0" : "4"));
-  auto const applied = closures + (victim < 0 ? 0 : 1);                    // the lost attempt's only push was whole
+  auto const applied = closures + (victim < 0 ? 0 : 1);  // the lost attempt's only push was whole
   for (int server = 0; server < servers; ++server)
     CHECK(processes.line(1 + workers + server) == "applied " + std::to_string(applied) + " lost " + lost);
   for (int rank = 0; rank < ranks; ++rank)
@@ -159,18 +160,24 @@ TEST_CASE("a killed coordinator, or server, ends the job with a PeerLost in ever
   auto const killed = GENERATE(as<int>{}, coordinator_rank, 1 + workers);
   auto const job    = SixTasks{};
   auto processes    = Processes{ranks, [&](int me, Voice voice) {
-    auto const pull = Closure{"pull", [](auto& here) { here.pull(); return here.index(); }};
-    coordinate(ParameterServerStrategy{job.cluster(me)}, tiny::learner(),
-               TcpTransport{.log = [](std::string const&) {}}, std::tuple{pull}, [&](auto& coordinator, auto&) {
-      auto all = std::vector<RemoteValue<int>>{};
-      for (auto seen = std::set<int>{}; seen.size() < workers; all.clear()) {  // all workers and servers have come
-        for (int i = 0; i < 2 * workers; ++i) all.push_back(coordinator.schedule(pull));
-        for (auto const worker : coordinator.fetch(all)) seen.insert(worker);
-      }
-      voice.say("there");
-      for (;;) coordinator.schedule(pull);
-    });
-  }};
+                               auto const pull = Closure{"pull", [](auto& here) {
+                                                           here.pull();
+                                                           return here.index();
+                                                         }};
+                               coordinate(ParameterServerStrategy{job.cluster(me)}, tiny::learner(),
+                                             TcpTransport{.log = [](std::string const&) {}}, std::tuple{pull},
+                                             [&](auto& coordinator, auto&) {
+                                            auto all = std::vector<RemoteValue<int>>{};
+                                            for (auto seen = std::set<int>{}; seen.size() < workers;
+                                                 all.clear()) {  // all workers and servers have come
+                                              for (int i = 0; i < 2 * workers; ++i)
+                                                all.push_back(coordinator.schedule(pull));
+                                              for (auto const worker : coordinator.fetch(all)) seen.insert(worker);
+                                            }
+                                            voice.say("there");
+                                            for (;;) coordinator.schedule(pull);
+                                          });
+                             }};
   CHECK(processes.line(coordinator_rank) == "there");
   processes.send(killed, SIGKILL);
   for (int rank = 0; rank <= workers; ++rank) {

@@ -40,9 +40,7 @@ void coordinated(int workers, std::tuple<Known...> const& known, Program program
       auto here = Here{w};
       try {
         ClosureWorker{at, here, known, options}.serve();
-      } catch (std::exception const& error) {
-        fail(at, error.what());
-      }
+      } catch (std::exception const& error) { fail(at, error.what()); }
     });
   auto coordinator = Coordinator<At, Here>{endpoints[0], workers, options};
   program(coordinator);
@@ -54,14 +52,15 @@ using IntegerRow = data::Integers::element;
 
 /// The numbers 100 s to 100 s + 9 in share s; in pass p all of them 1000 p more.
 auto numbers(std::string const& name = "numbers") {
-  return PerWorkerDataset<IntegerRow>{name, [](WorkerShare share) {
-    return data::from_generator<std::int64_t, std::int64_t>([share](std::size_t pass) {
-      return [share, pass, i = 0](std::vector<std::int64_t>& x, std::vector<std::int64_t>&) mutable {
-        x.assign(1, 100 * share.index + i + 1'000 * static_cast<int>(pass));
-        return i++ < 10;
-      };
-    });
-  }};
+  return PerWorkerDataset<IntegerRow>{
+      name, [](WorkerShare share) {
+        return data::from_generator<std::int64_t, std::int64_t>([share](std::size_t pass) {
+          return [share, pass, i = 0](std::vector<std::int64_t>& x, std::vector<std::int64_t>&) mutable {
+            x.assign(1, 100 * share.index + i + 1'000 * static_cast<int>(pass));
+            return i++ < 10;
+          };
+        });
+      }};
 }
 
 struct Taken {
@@ -80,9 +79,9 @@ TEST_CASE("each of 200 closures runs once, and its result is the one of its argu
   auto const workers = GENERATE(1, 2, 3);
   auto runs          = std::array<std::atomic<int>, 200>{};
   auto const square  = Closure{"square", [&](Here&, int i, double by) {
-    ++runs[static_cast<std::size_t>(i)];
-    return i * i * by;
-  }};
+                                ++runs[static_cast<std::size_t>(i)];
+                                return i * i * by;
+                              }};
   coordinated(workers, std::tuple{square}, [&](auto& coordinator) {
     auto results = std::vector<RemoteValue<double>>{};
     for (int i = 0; i < 200; ++i) results.push_back(coordinator.schedule(square, i, 0.5));
@@ -98,7 +97,10 @@ TEST_CASE("each of 200 closures runs once, and its result is the one of its argu
 
 TEST_CASE("a closure is dealt to a worker that is free, while another one still computes", "[strategy][coordinator]") {
   auto go         = std::atomic<bool>{false};
-  auto const slow = Closure{"slow", [&](Here& here) { await(go); return here.worker; }};
+  auto const slow = Closure{"slow", [&](Here& here) {
+                              await(go);
+                              return here.worker;
+                            }};
   auto const fast = Closure{"fast", [](auto& here) noexcept { return here.worker; }};
   coordinated(2, std::tuple{slow, fast}, [&](auto& coordinator) {
     auto const held = coordinator.schedule(slow);
@@ -116,16 +118,17 @@ TEST_CASE("arguments and results may be structs, strings, vectors, or nothing", 
     int a;
     double b;
   };
-  auto kept        = std::atomic<int>{0};
-  auto const join_ = Closure{"join", [](Here&, std::string const& text, std::vector<float> x, Pair p, bool empty) {
-    return text + " " + std::to_string(x.size() + static_cast<std::size_t>(p.a)) + (empty ? "" : " full");
-  }};
+  auto kept = std::atomic<int>{0};
+  auto const join_ =
+      Closure{"join", [](Here&, std::string const& text, std::vector<float> x, Pair p, bool empty) {
+                return text + " " + std::to_string(x.size() + static_cast<std::size_t>(p.a)) + (empty ? "" : " full");
+              }};
   auto const nothing = Closure{"nothing", [&](Here&, int n) noexcept { kept += n; }};
   auto const iota    = Closure{"iota", [](Here&, std::size_t n) {
-    auto all = std::vector<std::int64_t>(n);
-    std::iota(all.begin(), all.end(), std::int64_t{0});
-    return all;
-  }};
+                              auto all = std::vector<std::int64_t>(n);
+                              std::iota(all.begin(), all.end(), std::int64_t{0});
+                              return all;
+                            }};
   coordinated(2, std::tuple{join_, nothing, iota}, [&](auto& coordinator) {
     CHECK(coordinator.fetch(coordinator.schedule(join_, "so many:", std::vector<float>(3), Pair{4, 0}, false)) ==
           "so many: 7 full");
@@ -142,23 +145,26 @@ TEST_CASE("arguments and results may be structs, strings, vectors, or nothing", 
 TEST_CASE("schedule() waits when as many closures wait as may", "[strategy][coordinator]") {
   auto ran         = std::atomic<int>{0};
   auto const count = Closure{"count", [&](Here&) { ++ran; }};
-  coordinated(1, std::tuple{count}, [&](auto& coordinator) {
-    for (int i = 0; i < 50; ++i) {
-      coordinator.schedule(count);
-      CHECK(ran >= i - 3);                                                 // 2 wait, 1 runs, 1 has just been added
-    }
-    coordinator.join();
-    CHECK(ran == 50);
-  }, {.queue = 2});
+  coordinated(1, std::tuple{count},
+              [&](auto& coordinator) {
+                for (int i = 0; i < 50; ++i) {
+                  coordinator.schedule(count);
+                  CHECK(ran >= i - 3);  // 2 wait, 1 runs, 1 has just been added
+                }
+                coordinator.join();
+                CHECK(ran == 50);
+              },
+              {.queue = 2});
 }
 
 TEST_CASE("what a closure throws comes out of join with its name, and what had not begun is cancelled",
           "[strategy][coordinator]") {
   auto ran         = std::atomic<int>{0};
   auto const count = Closure{"count", [&](Here&) { return ++ran; }};
-  auto const wrong = Closure{"divide", [](Here&, int by) -> int {
-    throw NumericFault{"7 cannot be divided by " + std::to_string(by) + ".", "another number."};
-  }};
+  auto const wrong =
+      Closure{"divide", [](Here&, int by) -> int {
+                throw NumericFault{"7 cannot be divided by " + std::to_string(by) + ".", "another number."};
+              }};
   coordinated(1, std::tuple{count, wrong}, [&](auto& coordinator) {
     auto const before = coordinator.schedule(count);
     auto const failed = coordinator.schedule(wrong, 0);
@@ -169,13 +175,13 @@ TEST_CASE("what a closure throws comes out of join with its name, and what had n
     CHECK_THROWS_AS(coordinator.fetch(failed), NumericFault);
     CHECK_THROWS_WITH(coordinator.fetch(after), Catch::Contains("closure \"count\" was cancelled: closure \"divide\""));
     CHECK(ran == 1);
-    coordinator.join();                                                    // the error was told
+    coordinator.join();  // the error was told
     CHECK(coordinator.fetch(coordinator.schedule(count)) == 2);
 
     coordinator.schedule(wrong, 1);
     CHECK_THROWS_AS(coordinator.join(), NumericFault);
     auto const next = coordinator.schedule(wrong, 2);
-    CHECK_THROWS_AS(coordinator.fetch(next), NumericFault);                // join() has not told it yet
+    CHECK_THROWS_AS(coordinator.fetch(next), NumericFault);  // join() has not told it yet
     CHECK_THROWS_WITH(coordinator.fetch(coordinator.schedule(count)), Catch::Contains("failed before join()"));
     CHECK_THROWS_WITH(coordinator.join(), Catch::Contains("by 2"));
   });
@@ -205,7 +211,7 @@ TEST_CASE("a worker that sends what is no reply is lost with the reason, and its
     void (*change)(detail::ClosureReply&);
     std::size_t bytes = sizeof(detail::ClosureReply);
   };
-  auto const sent = GENERATE(values<Reply>({
+  auto const sent  = GENERATE(values<Reply>({
       {"rank 2 sent 7 bytes where rank 0 expected", [](auto&) {}, 7},
       {"rank 2 sent 1 bytes where rank 0 expected 524288 bytes", [](auto& r) { r.bytes = detail::closure_limit; }},
       {"worker 1 (rank 2) sent what is no reply", [](auto& r) { r.magic ^= 1; }},
@@ -215,13 +221,13 @@ TEST_CASE("a worker that sends what is no reply is lost with the reason, and its
   }));
   auto const tag   = CoordinatorOptions{}.tag;
   auto endpoints   = LocalTransport{.failures = FailureScope::peer}.connect(Group::all_local(3));
-  auto waits       = std::atomic<bool>{false};                             // closure 0 until worker 1 is lost
+  auto waits       = std::atomic<bool>{false};  // closure 0 until worker 1 is lost
   auto const where = Closure{"where", [&](Here& here, int i) {
-    if (i == 0) await(waits);
-    return here.worker;
-  }};
-  auto said      = std::string{};
-  auto threads   = std::vector<NamedThread>{};
+                               if (i == 0) await(waits);
+                               return here.worker;
+                             }};
+  auto said        = std::string{};
+  auto threads     = std::vector<NamedThread>{};
   threads.emplace_back("worker 0", [&] {
     auto here = Here{0};
     ClosureWorker{endpoints[1], here, std::tuple{where}}.serve();
@@ -237,14 +243,12 @@ TEST_CASE("a worker that sends what is no reply is lost with the reason, and its
       sent.change(reply);
       at.send(0, tag, ConstBytes{parameter_server::bytes_of(reply)}.first(sent.bytes)).wait();
       at.send(0, tag, ConstBytes{parameter_server::bytes_of(reply)}.first(1)).wait();
-    } catch (std::exception const& error) {
-      said = error.what();
-    }
+    } catch (std::exception const& error) { said = error.what(); }
   });
   auto coordinator = Coordinator<At, Here>{endpoints[0], 2};
   auto const first = coordinator.schedule(where, 0), second = coordinator.schedule(where, 1);
   spin_until([&] {
-    coordinator.done();                                                    // looks
+    coordinator.done();  // looks
     return coordinator.lost() == 1;
   });
   waits = true;
@@ -253,7 +257,7 @@ TEST_CASE("a worker that sends what is no reply is lost with the reason, and its
   CHECK(coordinator.repeated() == 1);
   CHECK_THAT(coordinator.why_lost(1), Catch::Contains(sent.reason));
   coordinator.leave();
-  fail(endpoints[0], "it is done");                                        // ends a worker that waits
+  fail(endpoints[0], "it is done");  // ends a worker that waits
   threads.clear();
 }
 
@@ -273,20 +277,20 @@ TEST_CASE("each worker reads its own share, which goes on from closure to closur
           "[strategy][coordinator]") {
   auto const data = numbers();
   auto const take = Closure{"take", [](Here& here, WorkerStream<IntegerRow>& rows) {
-    auto taken = Taken{here.worker, -1, -1};
-    for (auto* to : {&taken.first, &taken.second})
-      if (auto row = IntegerRow{}; rows.next(row)) *to = row.x[0];
-    return taken;
-  }};
+                              auto taken = Taken{here.worker, -1, -1};
+                              for (auto* to : {&taken.first, &taken.second})
+                                if (auto row = IntegerRow{}; rows.next(row)) *to = row.x[0];
+                              return taken;
+                            }};
   coordinated(2, std::tuple{take, data}, [&](auto& coordinator) {
     auto const rows = coordinator.create_per_worker_dataset(data);
     auto results    = std::vector<RemoteValue<Taken>>{};
     for (int i = 0; i < 40; ++i) results.push_back(coordinator.schedule(take, rows));
-    auto next = std::array<std::int64_t, 2>{0, 0};                         // element of the worker's stream
+    auto next = std::array<std::int64_t, 2>{0, 0};  // element of the worker's stream
     for (auto const& taken : coordinator.fetch(results)) {
       auto& n = next[static_cast<std::size_t>(taken.worker)];
       for (auto const value : {taken.first, taken.second}) {
-        auto const pass = n / 11, element = n % 11;                        // the 11th is the end of a pass
+        auto const pass = n / 11, element = n % 11;  // the 11th is the end of a pass
         CHECK(value == (element == 10 ? -1 : 1'000 * pass + 100 * taken.worker + element));
         ++n;
       }
@@ -298,23 +302,24 @@ TEST_CASE("each worker reads its own share, which goes on from closure to closur
 TEST_CASE("what a lost worker ran runs elsewhere, and its share of the data goes on there from the last result",
           "[strategy][coordinator]") {
   auto const data = numbers();
-  auto seen       = std::atomic<bool>{false};                              // by the coordinator: worker 1 is lost
+  auto seen       = std::atomic<bool>{false};  // by the coordinator: worker 1 is lost
   auto runs       = std::atomic<int>{0};
   auto const take = Closure{"take", [&](Here& here, WorkerStream<IntegerRow>& rows, int) {
-    auto row = IntegerRow{};
-    if (!rows.next(row)) throw Error{"the pass has ended"};
-    ++runs;
-    auto const value = row.x[0];
-    if (here.worker == 1 && value == 103) throw PeerLost{1, "this worker gives up"};  // 103 was taken, not reported
-    if (here.worker == 0 && value == 2) await(seen);
-    return Taken{here.worker, value, 0};
-  }};
+                              auto row = IntegerRow{};
+                              if (!rows.next(row)) throw Error{"the pass has ended"};
+                              ++runs;
+                              auto const value = row.x[0];
+                              if (here.worker == 1 && value == 103)
+                                throw PeerLost{1, "this worker gives up"};  // 103 was taken, not reported
+                              if (here.worker == 0 && value == 2) await(seen);
+                              return Taken{here.worker, value, 0};
+                            }};
   coordinated(2, std::tuple{take, data}, [&](auto& coordinator) {
     auto const rows = coordinator.create_per_worker_dataset(data);
     auto results    = std::vector<RemoteValue<Taken>>{};
     for (int i = 0; i < 20; ++i) results.push_back(coordinator.schedule(take, rows, i));
     spin_until([&] {
-      coordinator.done();                                                  // looks
+      coordinator.done();  // looks
       return coordinator.lost() == 1;
     });
     seen = true;
@@ -330,7 +335,7 @@ TEST_CASE("what a lost worker ran runs elsewhere, and its share of the data goes
     auto expected = std::vector<std::int64_t>{};
     for (int share : {0, 1})
       for (int i = 0; i < 10; ++i) expected.push_back(100 * share + i);
-    CHECK(values == expected);                                             // each element once, in all results
+    CHECK(values == expected);  // each element once, in all results
     CHECK(runs == 21);
   });
 }
@@ -338,17 +343,19 @@ TEST_CASE("what a lost worker ran runs elsewhere, and its share of the data goes
 TEST_CASE("when all workers are lost, whoever waits gets a PeerLost that says what waits", "[strategy][coordinator]") {
   auto const dies = Closure{"dies", [](Here& here) { throw PeerLost{here.worker, "no more of this"}; }};
   auto says       = std::string{};
-  CHECK_THROWS_AS(coordinated(3, std::tuple{dies}, [&](auto& coordinator) {
-    auto const one = coordinator.schedule(dies);
-    try {
-      coordinator.join();
-    } catch (PeerLost const& error) {
-      says = error.what();
-      CHECK(coordinator.repeated() == 3);
-      CHECK_THROWS_AS(coordinator.fetch(one), PeerLost);
-      throw;
-    }
-  }), PeerLost);
+  CHECK_THROWS_AS(coordinated(3, std::tuple{dies},
+                              [&](auto& coordinator) {
+                                auto const one = coordinator.schedule(dies);
+                                try {
+                                  coordinator.join();
+                                } catch (PeerLost const& error) {
+                                  says = error.what();
+                                  CHECK(coordinator.repeated() == 3);
+                                  CHECK_THROWS_AS(coordinator.fetch(one), PeerLost);
+                                  throw;
+                                }
+                              }),
+                  PeerLost);
   CHECK_THAT(says, Catch::Contains("all 3 workers are lost, and closure \"dies\" waits, with 0 after it") &&
                        Catch::Contains("no more of this"));
 }
@@ -360,7 +367,7 @@ TEST_CASE("a lost server is told at once, though workers go on", "[strategy][coo
     auto here = Here{0};
     try {
       ClosureWorker{endpoints[1], here, std::tuple{nap}}.serve();
-    } catch (PeerLost const&) {                                            // of the coordinator, which gives up
+    } catch (PeerLost const&) {  // of the coordinator, which gives up
     }
   };
   auto const worker = NamedThread{"worker", pair};

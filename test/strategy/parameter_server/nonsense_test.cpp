@@ -29,8 +29,7 @@ struct Sent {
   char const* reason;
 };
 
-template <class E>
-void send_nonsense(E& at, parameter_server::ShardLayout const& shards, Nonsense what) {
+template <class E> void send_nonsense(E& at, parameter_server::ShardLayout const& shards, Nonsense what) {
   auto const server = shards.rank_of(0);
   auto const tag    = ParameterOptions{}.tag;
   auto const send   = [&](std::size_t bytes) {
@@ -54,7 +53,7 @@ void send_nonsense(E& at, parameter_server::ShardLayout const& shards, Nonsense 
 
 TEMPLATE_TEST_CASE("a worker that sends another message is lost with the reason, and the others train on",
                    "[strategy][ps]", LocalTransport, SharedMemoryTransport, TcpTransport) {
-  auto const sent = GENERATE(values<Sent>({
+  auto const sent    = GENERATE(values<Sent>({
       {Nonsense::shorter, "rank 1 sent 247 bytes where rank 2 expected 248 bytes"},
       {Nonsense::longer, "rank 1 sent 1000000 bytes where rank 2 expected 248 bytes"},
       {Nonsense::empty, "rank 1 sent 0 bytes where rank 2 expected 248 bytes"},
@@ -74,14 +73,14 @@ TEMPLATE_TEST_CASE("a worker that sends another message is lost with the reason,
   auto losses        = std::vector<std::string>{};
   auto const guarded = [&](Rank rank, auto const& body) {
     return NamedThread{"rank " + std::to_string(rank), [&, rank, body] {
-      auto& at = endpoints[static_cast<std::size_t>(rank)];
-      try {
-        body(at);
-      } catch (std::exception const& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-        fail(at, error.what());
-      }
-    }};
+                         auto& at = endpoints[static_cast<std::size_t>(rank)];
+                         try {
+                           body(at);
+                         } catch (std::exception const& error) {
+                           errors[static_cast<std::size_t>(rank)] = error.what();
+                           fail(at, error.what());
+                         }
+                       }};
   };
   {
     auto threads = std::vector<NamedThread>{};
@@ -129,24 +128,24 @@ TEST_CASE("workers that wait for one another are refused, and told for what each
   auto errors        = std::vector<std::string>(2);
   auto const worker  = [&](Rank rank, auto const& body) {
     return NamedThread{"rank " + std::to_string(rank), [&, rank, body] {
-      auto& at = endpoints[static_cast<std::size_t>(rank)];
-      try {
-        auto client = parameter_server::Client{at, shards};
-        body(client);
-      } catch (std::exception const& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-        fail(at, error.what());
-      }
-    }};
+                         auto& at = endpoints[static_cast<std::size_t>(rank)];
+                         try {
+                           auto client = parameter_server::Client{at, shards};
+                           body(client);
+                         } catch (std::exception const& error) {
+                           errors[static_cast<std::size_t>(rank)] = error.what();
+                           fail(at, error.what());
+                         }
+                       }};
   };
   {
-    auto const evaluates = worker(0, [&](auto& client) { client.total(0); });      // and has no push for round 0
+    auto const evaluates = worker(0, [&](auto& client) { client.total(0); });  // and has no push for round 0
     auto const trains    = worker(1, [&](auto& client) {
       auto values = initial, gradients = std::vector<float>(flat_size(n));
       fill_gradient(gradients, 1, 0, 1);
       client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
     });
-    auto service = parameter_server::Server{endpoints[2], Synchronous{}, optim::SGD{}, shards, initial};
+    auto service         = parameter_server::Server{endpoints[2], Synchronous{}, optim::SGD{}, shards, initial};
     service.serve();
   }
   for (auto const& error : errors)

@@ -18,12 +18,12 @@ constexpr std::size_t n = 1'000;
 
 /// Rounds by hand: each sums what some workers bring, in their order.
 struct Round {
-  std::vector<std::pair<int, int>> of;                                     // worker, step of its gradient
+  std::vector<std::pair<int, int>> of;  // worker, step of its gradient
 };
 
 std::vector<float> by_hand(std::vector<Round> const& rounds, optim::SGD const& rule, std::vector<float> const& rows) {
   auto values = initial_values(n), sum = std::vector<float>(flat_size(n)), one = sum, slots = std::vector<float>(n);
-  auto now    = optim::Moment{};
+  auto now = optim::Moment{};
   for (auto const& round : rounds) {
     std::ranges::fill(sum, 0.0F);
     for (auto const& [worker, step] : round.of) {
@@ -42,26 +42,25 @@ void await(std::atomic<int> const& count, int least) {
   spin_until([&] { return count.load(std::memory_order_acquire) >= least; });
 }
 
-template <int k>
-void check_staleness() {
+template <int k> void check_staleness() {
   constexpr int steps = 12;
-  auto pushed         = std::atomic<int>{0};                               // by worker 0
-  auto ahead          = std::atomic<int>{0};                               // most that worker 0 was ahead of worker 1
+  auto pushed         = std::atomic<int>{0};  // by worker 0
+  auto ahead          = std::atomic<int>{0};  // most that worker 0 was ahead of worker 1
   auto const initial  = initial_values(n);
-  auto const run      = run_parameters(LocalTransport{}, shards_of(2, 1, n), BoundedStaleness<k>{}, optim::SGD{},
-                                       initial, [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n));
-    for (int step = 0; step < steps; ++step) {
-      if (worker == 1) {                                                   // as late as worker 0 lets it be
-        await(pushed, std::min(steps, step + k + 1));
-        ahead = std::max(ahead.load(), pushed.load() - step);
-      }
-      client.pull(variables_in(values));
-      fill_gradient(gradients, worker, step, 1);
-      client.push(gradients_in(gradients), 0);
-      if (worker == 0) ++pushed;
-    }
-  });
+  auto const run = run_parameters(LocalTransport{}, shards_of(2, 1, n), BoundedStaleness<k>{}, optim::SGD{}, initial,
+                                  [&](auto& client, int worker) {
+                                    auto values = initial, gradients = std::vector<float>(flat_size(n));
+                                    for (int step = 0; step < steps; ++step) {
+                                      if (worker == 1) {  // as late as worker 0 lets it be
+                                        await(pushed, std::min(steps, step + k + 1));
+                                        ahead = std::max(ahead.load(), pushed.load() - step);
+                                      }
+                                      client.pull(variables_in(values));
+                                      fill_gradient(gradients, worker, step, 1);
+                                      client.push(gradients_in(gradients), 0);
+                                      if (worker == 0) ++pushed;
+                                    }
+                                  });
   CHECK(all_errors(run) == "");
   CHECK(ahead == k + 1);
   auto const& ledger = run.ledgers[0];
@@ -77,8 +76,8 @@ parameter_server::Reply ask(E& at, parameter_server::ShardLayout const& shards,
                             parameter_server::Request const& request, std::vector<float> const& flat) {
   auto const server = shards.rank_of(0);
   auto const tag    = ParameterOptions{}.tag;
-  auto copy = request;
-  auto reply = parameter_server::Reply{};
+  auto copy         = request;
+  auto reply        = parameter_server::Reply{};
   at.send(server, tag, bytes_of(copy)).wait();
   if (request.brings_values())
     for (auto const part : shards.messages(0)) {
@@ -99,8 +98,9 @@ parameter_server::ServerStatistics by_hand_against_server(C consistency, std::ve
                                                           std::vector<parameter_server::KnownUpdate> updates = {}) {
   auto endpoints    = LocalTransport{}.connect(Group::all_local(2));
   auto const shards = shards_of(1, 1, n);
-  auto service = parameter_server::Server{endpoints[1], consistency, optim::SGD{.learning_rate = 1}, shards, values,
-                                          ParameterOptions{}, std::move(updates)};
+  auto service =
+      parameter_server::Server{endpoints[1],       consistency,       optim::SGD{.learning_rate = 1}, shards, values,
+                               ParameterOptions{}, std::move(updates)};
   {
     auto const server = NamedThread{"server", [&] { service.serve(); }};
     body(endpoints[0], shards);
@@ -135,27 +135,27 @@ TEST_CASE("BackupWorkers divides by the rows that came, and drops and counts wha
   auto const rows     = std::vector<float>{3, 5, 100};
   auto done           = std::atomic<int>{0};
   auto dropped        = std::vector<int>{};
-  auto const run = run_parameters(LocalTransport{}, shards_of(3, servers, n), BackupWorkers<1>{}, rule, initial,
-                                  [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n));
-    auto const step_of = [&](int step) {
-      fill_gradient(gradients, worker, step, rows[static_cast<std::size_t>(worker)]);
-      return client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
-    };
-    if (worker == 2) {
-      await(done, 2 * steps);
-      dropped.push_back(step_of(0));                                       // computed on the values of round 0
-      dropped.push_back(step_of(1));                                       // the others are at the barrier below
-      ++done;
-      return;
-    }
-    for (int step = 0; step < steps; ++step) {
-      if (step_of(step) != 0) throw Error{"one of the first two was late"};
-      ++done;
-    }
-    if (worker == 0) step_of(steps);                                       // with worker 2: round 8
-    else await(done, 2 * steps + 1);
-  });
+  auto const run      = run_parameters(LocalTransport{}, shards_of(3, servers, n), BackupWorkers<1>{}, rule, initial,
+                                       [&](auto& client, int worker) {
+                                    auto values = initial, gradients = std::vector<float>(flat_size(n));
+                                    auto const step_of = [&](int step) {
+                                      fill_gradient(gradients, worker, step, rows[static_cast<std::size_t>(worker)]);
+                                      return client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+                                    };
+                                    if (worker == 2) {
+                                      await(done, 2 * steps);
+                                      dropped.push_back(step_of(0));  // computed on the values of round 0
+                                      dropped.push_back(step_of(1));  // the others are at the barrier below
+                                      ++done;
+                                      return;
+                                    }
+                                    for (int step = 0; step < steps; ++step) {
+                                      if (step_of(step) != 0) throw Error{"one of the first two was late"};
+                                      ++done;
+                                    }
+                                    if (worker == 0) step_of(steps);  // with worker 2: round 8
+                                    else await(done, 2 * steps + 1);
+                                  });
   CHECK(all_errors(run) == "");
   CHECK(dropped == std::vector{servers, 0});
   auto rounds = std::vector<Round>{};
@@ -177,22 +177,24 @@ TEST_CASE("a worker that is many rounds late ends its epoch without the others",
   auto late           = std::atomic<int>{0};
   auto const run = run_parameters(LocalTransport{}, shards_of(3, servers, n), BackupWorkers<1>{}, optim::SGD{}, initial,
                                   [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n));
-    auto const sums = std::vector<double>{1};
-    for (int epoch = 0; epoch < 2; ++epoch) {
-      if (worker == 2) await(done, 2 * steps * (epoch + 1));               // the others have no step left
-      for (int step = 0; step < steps; ++step) {
-        fill_gradient(gradients, worker, step, 1);
-        late += client.push_and_pull(gradients_in(gradients), variables_in(values), epoch);
-        if (worker != 2) ++done;
-      }
-      client.report(epoch, sums);
-      client.total(epoch);
-      client.pull(variables_in(values));
-    }
-  });
+                                    auto values = initial, gradients = std::vector<float>(flat_size(n));
+                                    auto const sums = std::vector<double>{1};
+                                    for (int epoch = 0; epoch < 2; ++epoch) {
+                                      if (worker == 2)
+                                        await(done, 2 * steps * (epoch + 1));  // the others have no step left
+                                      for (int step = 0; step < steps; ++step) {
+                                        fill_gradient(gradients, worker, step, 1);
+                                        late +=
+                                            client.push_and_pull(gradients_in(gradients), variables_in(values), epoch);
+                                        if (worker != 2) ++done;
+                                      }
+                                      client.report(epoch, sums);
+                                      client.total(epoch);
+                                      client.pull(variables_in(values));
+                                    }
+                                  });
   CHECK(all_errors(run) == "");
-  CHECK(late == 2 * servers);                                              // the first of each epoch
+  CHECK(late == 2 * servers);  // the first of each epoch
   for (auto const& ledger : run.ledgers) CHECK((ledger.late == 2 && ledger.applied == 2 * 3 * steps - 2));
 }
 
@@ -207,15 +209,15 @@ TEST_CASE("a gradient that is not finite stops its worker, and nothing of it is 
   auto const where   = plan::header + GENERATE(as<std::size_t>{}, 0, n - 20);  // another server each
   auto const initial = initial_values(n);
   auto const rule    = optim::SGD{.learning_rate = 0.1F};
-  auto const run     = run_parameters(LocalTransport{}, shards_of(2, 2, n), Synchronous{}, rule, initial,
-                                      [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n));
-    for (int step = 0; step < 6; ++step) {
-      fill_gradient(gradients, worker, step, 2);
-      if (worker == 1 && step == 3) gradients[where] = std::numeric_limits<float>::quiet_NaN();
-      client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
-    }
-  });
+  auto const run =
+      run_parameters(LocalTransport{}, shards_of(2, 2, n), Synchronous{}, rule, initial, [&](auto& client, int worker) {
+        auto values = initial, gradients = std::vector<float>(flat_size(n));
+        for (int step = 0; step < 6; ++step) {
+          fill_gradient(gradients, worker, step, 2);
+          if (worker == 1 && step == 3) gradients[where] = std::numeric_limits<float>::quiet_NaN();
+          client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+        }
+      });
   CHECK(run.errors[0] == "");
   CHECK_THAT(run.errors[1], Catch::Contains("a gradient of step 3 is not finite on worker 1; no variable was changed"));
   CHECK(run.errors[2] + run.errors[3] == "");
@@ -231,13 +233,15 @@ TEST_CASE("under NonFinite::skip such a push is dropped and counted, and its rou
   auto dropped       = std::atomic<int>{0};
   auto const run     = run_parameters(LocalTransport{}, shards_of(2, 2, n), Synchronous{}, rule, initial,
                                       [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n));
-    for (int step = 0; step < 6; ++step) {
-      fill_gradient(gradients, worker, step, 2);
-      if (worker == 1 && step == 3) StepHeader{gradients}.loss() = std::numeric_limits<float>::infinity();
-      dropped += client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
-    }
-  }, {.on_non_finite = NonFinite::skip});
+                                    auto values = initial, gradients = std::vector<float>(flat_size(n));
+                                    for (int step = 0; step < 6; ++step) {
+                                      fill_gradient(gradients, worker, step, 2);
+                                      if (worker == 1 && step == 3)
+                                        StepHeader{gradients}.loss() = std::numeric_limits<float>::infinity();
+                                      dropped += client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+                                    }
+                                  },
+                                      {.on_non_finite = NonFinite::skip});
   CHECK(all_errors(run) == "");
   CHECK(dropped == 2);
   auto rounds = std::vector<Round>{};
@@ -250,11 +254,11 @@ TEST_CASE("finite gradients whose sum is not stop all workers before it is appli
   auto const initial = initial_values(n);
   auto const run     = run_parameters(LocalTransport{}, shards_of(2, 1, n), Synchronous{}, optim::SGD{}, initial,
                                       [&](auto& client, int) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n), 3e38F);
-    StepHeader{gradients}.rows()    = 2;
-    StepTrailer{gradients}.faults() = 0;
-    client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
-  });
+                                    auto values = initial, gradients = std::vector<float>(flat_size(n), 3e38F);
+                                    StepHeader{gradients}.rows()    = 2;
+                                    StepTrailer{gradients}.faults() = 0;
+                                    client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+                                  });
   for (int worker : {0, 1})
     CHECK_THAT(run.errors[static_cast<std::size_t>(worker)], Catch::Contains("are finite, but their sum is not"));
   CHECK(same_bits(run.values, initial));
@@ -266,13 +270,14 @@ TEST_CASE("under NonFinite::skip a round whose sum is not finite is no update, a
   auto const rule    = optim::SGD{.learning_rate = optim::warm_up(8, 0.1F)};
   auto const run     = run_parameters(LocalTransport{}, shards_of(2, 1, n), Synchronous{}, rule, initial,
                                       [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n));
-    for (int step = 0; step < 6; ++step) {
-      fill_gradient(gradients, worker, step, 2);
-      if (step == 3) std::ranges::fill(gradients_in(gradients).body(), 3e38F);
-      client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
-    }
-  }, {.on_non_finite = NonFinite::skip});
+                                    auto values = initial, gradients = std::vector<float>(flat_size(n));
+                                    for (int step = 0; step < 6; ++step) {
+                                      fill_gradient(gradients, worker, step, 2);
+                                      if (step == 3) std::ranges::fill(gradients_in(gradients).body(), 3e38F);
+                                      client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+                                    }
+                                  },
+                                      {.on_non_finite = NonFinite::skip});
   CHECK(all_errors(run) == "");
   auto rounds = std::vector<Round>{};
   for (int const step : {0, 1, 2, 4, 5}) rounds.push_back({{{0, step}, {1, step}}});
@@ -281,30 +286,32 @@ TEST_CASE("under NonFinite::skip a round whose sum is not finite is no update, a
 }
 
 TEST_CASE("an update that threw, and is sent twice, is called once and reported twice", "[strategy][ps]") {
-  auto calls        = 0;
-  auto const throws = ServerUpdate{"throws", [&calls](ServerValues values) {
-    values[0][0] = 99;
-    ++calls;
-    throw Error{"it changed its mind."};
-  }};
+  auto calls         = 0;
+  auto const throws  = ServerUpdate{"throws", [&calls](ServerValues values) {
+                                     values[0][0] = 99;
+                                     ++calls;
+                                     throw Error{"it changed its mind."};
+                                   }};
   auto const initial = initial_values(n);
   auto values        = initial;
-  by_hand_against_server(Asynchronous{}, values, [&](auto& at, auto const& shards) {
-    for (int again = 0; again < 2; ++again) {
-      auto request = request_to(shards, parameter_server::Call::update, 1);
-      auto range   = Range{plan::header, plan::header + 1};
-      request.version     = throws.key();
-      request.index_bytes = 1;                                             // range
-      request.count       = sizeof range;
-      at.send(1, ParameterOptions{}.tag, bytes_of(request)).wait();
-      at.send(1, ParameterOptions{}.tag, parameter_server::bytes_of(range)).wait();
-      auto reply = parameter_server::Reply{};
-      at.recv(1, ParameterOptions{}.tag, bytes_of(reply)).wait();
-      CHECK(reply.outcome == parameter_server::Outcome::failed);
-      CHECK_THAT(reply.said(), Catch::Contains("it changed its mind"));
-    }
-    ask(at, shards, request_to(shards, parameter_server::Call::leave, 2), {});
-  }, {parameter_server::known(throws)});
+  by_hand_against_server(Asynchronous{}, values,
+                         [&](auto& at, auto const& shards) {
+                           for (int again = 0; again < 2; ++again) {
+                             auto request        = request_to(shards, parameter_server::Call::update, 1);
+                             auto range          = Range{plan::header, plan::header + 1};
+                             request.version     = throws.key();
+                             request.index_bytes = 1;  // range
+                             request.count       = sizeof range;
+                             at.send(1, ParameterOptions{}.tag, bytes_of(request)).wait();
+                             at.send(1, ParameterOptions{}.tag, parameter_server::bytes_of(range)).wait();
+                             auto reply = parameter_server::Reply{};
+                             at.recv(1, ParameterOptions{}.tag, bytes_of(reply)).wait();
+                             CHECK(reply.outcome == parameter_server::Outcome::failed);
+                             CHECK_THAT(reply.said(), Catch::Contains("it changed its mind"));
+                           }
+                           ask(at, shards, request_to(shards, parameter_server::Call::leave, 2), {});
+                         },
+                         {parameter_server::known(throws)});
   CHECK(calls == 1);
   CHECK(same_bits(values, initial));
 }
@@ -345,7 +352,7 @@ TEST_CASE("a request that no client sends is refused with a reason, and changes 
     char const* reason;
     void (*make)(parameter_server::Request&);
   };
-  auto const wrong = GENERATE(values<Wrong>({
+  auto const wrong   = GENERATE(values<Wrong>({
       {"does not begin like a request", [](auto& r) { r.magic ^= 1; }},
       {"is of worker 7", [](auto& r) { r.worker = 7; }},
       {"other shards", [](auto& r) { r.layout ^= 1; }},
@@ -354,11 +361,13 @@ TEST_CASE("a request that no client sends is refused with a reason, and changes 
       {"is number 5", [](auto& r) { r.sequence = 5; }},
       {"less than 0 rows", [](auto& r) { r.rows = std::numeric_limits<float>::quiet_NaN(); }},
       {"indices have 3 bytes", [](auto& r) { r.call = parameter_server::Call::pull_rows, r.index_bytes = 3; }},
-      {"its table has", [](auto& r) {
+      {"its table has",
+         [](auto& r) {
          r.call = parameter_server::Call::pull_rows, r.index_bytes = 4, r.table = {0, ~std::size_t{0} / 4, 8};
        }},
       {"names a place", [](auto& r) { r.call = parameter_server::Call::pull, r.place = 1; }},
-      {"is about", [](auto& r) {
+      {"is about",
+         [](auto& r) {
          r.call = parameter_server::Call::push_rows, r.index_bytes = 4, r.table = {16, 100, 8}, r.count = 1ULL << 40;
        }},
   }));
@@ -381,20 +390,18 @@ TEST_CASE("a client with other shards gets a Disagreement that says so; the othe
   auto endpoints     = LocalTransport{}.connect(Group::all_local(2));
   auto const initial = initial_values(n);
   auto service = parameter_server::Server{endpoints[1], Asynchronous{}, optim::SGD{}, shards_of(1, 1, n), initial};
-  auto said          = std::string{};
+  auto said    = std::string{};
   {
     auto const server = NamedThread{"server", [&] {
-      try {
-        service.serve();
-      } catch (PeerLost const&) {                                          // the client ends all when it is refused
-      }
-    }};
-    auto values = initial_values(n + 1);
+                                      try {
+                                        service.serve();
+                                      } catch (PeerLost const&) {  // the client ends all when it is refused
+                                      }
+                                    }};
+    auto values       = initial_values(n + 1);
     try {
       parameter_server::Client{endpoints[0], shards_of(1, 1, n + 1)}.pull(variables_in(values));
-    } catch (Disagreement const& error) {
-      said = error.what();
-    }
+    } catch (Disagreement const& error) { said = error.what(); }
   }
   CHECK_THAT(said, Catch::Contains("server 0 (rank 1) refused request 1 of worker 0: it has other shards"));
 }

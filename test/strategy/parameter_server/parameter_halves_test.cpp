@@ -13,22 +13,23 @@ using namespace chorale::test;
 
 namespace {
 
-constexpr std::size_t n = 100'000;                                         // runs of their own, and shared messages
+constexpr std::size_t n = 100'000;  // runs of their own, and shared messages
 constexpr int workers = 3, steps = 4;
 
-template <class C>
-ParameterResult run(C consistency, int servers, PushedAs as, bool rounded) {
+template <class C> ParameterResult run(C consistency, int servers, PushedAs as, bool rounded) {
   auto const initial = initial_values(n);
   return run_parameters(LocalTransport{}, shards_of(workers, servers, n), consistency, optim::SGD{.learning_rate = 1},
-                        initial, [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(n));
-    for (int step = 0; step < steps; ++step) {
-      fill_gradient(gradients, worker, step, static_cast<float>(worker + 1));
-      if (rounded)
-        for (auto i = plan::header; i < plan::header + n; ++i) gradients[i] = bf16{gradients[i]};
-      client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
-    }
-  }, {.pushed_as = as});
+                        initial,
+                        [&](auto& client, int worker) {
+                          auto values = initial, gradients = std::vector<float>(flat_size(n));
+                          for (int step = 0; step < steps; ++step) {
+                            fill_gradient(gradients, worker, step, static_cast<float>(worker + 1));
+                            if (rounded)
+                              for (auto i = plan::header; i < plan::header + n; ++i) gradients[i] = bf16{gradients[i]};
+                            client.push_and_pull(gradients_in(gradients), variables_in(values), 0);
+                          }
+                        },
+                        {.pushed_as = as});
 }
 
 }  // namespace
@@ -44,10 +45,10 @@ TEST_CASE("gradients pushed as bf16 are rounded once, and added up as floats", "
   auto bytes_less = std::uint64_t{0};
   for (std::size_t s = 0; s < halves.ledgers.size(); ++s) {
     CHECK(halves.ledgers[s].applied == workers * steps);
-    CHECK(halves.ledgers[s].bytes_out == exact.ledgers[s].bytes_out);      // values come as floats
+    CHECK(halves.ledgers[s].bytes_out == exact.ledgers[s].bytes_out);  // values come as floats
     bytes_less += exact.ledgers[s].bytes_in - halves.ledgers[s].bytes_in;
   }
-  CHECK(bytes_less == workers * steps * n * sizeof(bf16));                 // half of each push
+  CHECK(bytes_less == workers * steps * n * sizeof(bf16));  // half of each push
 }
 
 TEST_CASE("workers that push floats and workers that push bf16 go together", "[strategy][ps]") {
@@ -59,7 +60,7 @@ TEST_CASE("workers that push floats and workers that push bf16 go together", "[s
     auto const server = NamedThread{"server", [&] { service.serve(); }};
     auto const work   = [&](int worker, PushedAs as) {
       auto client    = parameter_server::Client{endpoints[static_cast<std::size_t>(worker)], shards, {.pushed_as = as}};
-      auto gradients = std::vector<float>(flat_size(n), 1.0F + 0x1p-9F);   // bf16 has 1 instead
+      auto gradients = std::vector<float>(flat_size(n), 1.0F + 0x1p-9F);  // bf16 has 1 instead
       StepHeader{gradients}.loss() = StepHeader{gradients}.rows() = 1;
       std::ranges::fill(StepTrailer{gradients}.all(), 0.0F);
       client.push(gradients_in(gradients), 0);
@@ -78,8 +79,11 @@ TEST_CASE("workers that push floats and workers that push bf16 go together", "[s
 
 TEST_CASE("numbers of a kind that a call does not bring are refused", "[strategy][ps]") {
   auto const shards = shards_of(1, 1, n);
-  auto request      = parameter_server::Request{.layout = shards.fingerprint(), .sequence = 1, .rows = 1,
-                                       .call = parameter_server::Call::push, .as = PushedAs::bf16};
+  auto request      = parameter_server::Request{.layout   = shards.fingerprint(),
+                                                .sequence = 1,
+                                                .rows     = 1,
+                                                .call     = parameter_server::Call::push,
+                                                .as       = PushedAs::bf16};
   CHECK(what_is_wrong(request, 0, shards, 0).empty());
   request.call = parameter_server::Call::assign;
   CHECK(what_is_wrong(request, 0, shards, 0) == "call 6 brings numbers of kind 1");

@@ -56,9 +56,9 @@ inline void fill_gradient(std::vector<float>& flat, int worker, int step, float 
 }
 
 struct ParameterResult {
-  std::vector<float> values;                                               // of all servers, laid out flat
-  std::vector<parameter_server::ServerStatistics> ledgers;                 // [server]
-  std::vector<std::string> errors;                                         // [rank]; empty: none
+  std::vector<float> values;                                // of all servers, laid out flat
+  std::vector<parameter_server::ServerStatistics> ledgers;  // [server]
+  std::vector<std::string> errors;                          // [rank]; empty: none
 };
 
 /// W workers and the servers of the shards, each a thread: body(client, worker) on the workers, or with the endpoint.

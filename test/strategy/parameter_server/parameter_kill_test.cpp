@@ -17,19 +17,18 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t n = 3'000'000;                                       // 6 MB on each of two servers
+constexpr std::size_t n = 3'000'000;  // 6 MB on each of two servers
 constexpr int workers = 2, servers = 2, ranks = workers + servers;
 
 parameter_server::ShardLayout two_halves() {
   return {workers, {{{plan::header, plan::header + n / 2}}, {{plan::header + n / 2, plan::header + n}}}};
 }
 
-template <class T>
-T transport() {
-  static auto jobs   = 0;
-  auto to            = T{};
-  to.timeouts        = {.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .stuck = 30s, .join = 20s};
-  to.failures        = FailureScope::peer;
+template <class T> T transport() {
+  static auto jobs = 0;
+  auto to          = T{};
+  to.timeouts      = {.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .stuck = 30s, .join = 20s};
+  to.failures      = FailureScope::peer;
   if constexpr (requires { to.log; }) to.log = [](std::string const&) {};
   if constexpr (requires { to.addresses; }) {
     to.addresses = free_loopback_addresses(ranks);
@@ -42,7 +41,7 @@ T transport() {
 
 /// Ends its process in the middle of a push.
 struct Killer {
-  int at = 0;                                                              // which push; 0: none
+  int at     = 0;  // which push; 0: none
   int pushes = 0;
   void in_push() {
     if (++pushes == at) ::kill(::getpid(), SIGKILL);
@@ -51,16 +50,15 @@ struct Killer {
 
 /// Each push takes so much from every value.
 std::vector<float> gradient_of(float each) {
-  auto flat = std::vector<float>(flat_size(n), each);
+  auto flat               = std::vector<float>(flat_size(n), each);
   StepHeader{flat}.loss() = StepHeader{flat}.rows() = 1;
-  StepTrailer{flat}.faults() = 0;
-  StepTrailer{flat}.summed() = 1;
+  StepTrailer{flat}.faults()                        = 0;
+  StepTrailer{flat}.summed()                        = 1;
   return flat;
 }
 
 /// The same where servers read it, if they can.
-template <class E>
-Gradients placed(E& at, std::vector<float>& gradient) {
+template <class E> Gradients placed(E& at, std::vector<float>& gradient) {
   if constexpr (ReadsInPlace<E>) {
     auto const memory = Span<float>{reinterpret_cast<float*>(at.memory().data()), gradient.size()};
     std::ranges::copy(gradient, memory.begin());
@@ -72,7 +70,7 @@ Gradients placed(E& at, std::vector<float>& gradient) {
 
 /// What a server has in the end.
 struct Held {
-  float value = 0;                                                         // all have it when whole
+  float value = 0;  // all have it when whole
   bool whole  = false;
   parameter_server::ServerStatistics ledger{};
 
@@ -85,23 +83,21 @@ struct Held {
   }
 };
 
-template <class C, class E>
-void serve(E& at, C consistency, Voice voice) {
+template <class C, class E> void serve(E& at, C consistency, Voice voice) {
   auto service = parameter_server::Server{at, consistency, optim::SGD{.learning_rate = 1}, two_halves(),
-                                  std::vector<float>(flat_size(n))};
+                                          std::vector<float>(flat_size(n))};
   service.serve();
   auto const values  = service.shard().values();
   auto const& ledger = service.ledger();
   auto const whole   = std::ranges::all_of(values, [&](float x) { return x == values[0]; });
-  auto line = std::ostringstream{};
+  auto line          = std::ostringstream{};
   line << values[0] << ' ' << whole << ' ' << ledger.applied << ' ' << ledger.cut_off << ' ' << ledger.lost << ' '
        << ledger.updates;
   voice.say(line.str());
 }
 
-template <class T, class C>
-void kill_worker(C consistency) {
-  constexpr int steps = 12, last = 4;                                      // worker 1 dies in its fourth push
+template <class T, class C> void kill_worker(C consistency) {
+  constexpr int steps = 12, last = 4;  // worker 1 dies in its fourth push
   auto const over = transport<T>();
   auto processes  = Processes(ranks, [&](int rank, Voice voice) {
     auto at = std::move(over.connect(Group{ranks, {rank}})[0]);
@@ -126,12 +122,12 @@ void kill_worker(C consistency) {
     INFO("rank " << rank << " has " << held.value << ", applied " << held.ledger.applied);
     CHECK(held.whole);
     CHECK(held.ledger.lost == 1);
-    auto const of_killed = held.ledger.applied - steps;                    // its last push is there wholly, or not
+    auto const of_killed = held.ledger.applied - steps;  // its last push is there wholly, or not
     CHECK((of_killed == last - 1 || of_killed == last));
     CHECK(held.ledger.applied + held.ledger.cut_off <= steps + last);
     if constexpr (C::rounds) {
       CHECK(held.ledger.updates == steps);
-      auto const both = static_cast<float>(of_killed) * (1 + 1'000) / 2;   // a mean over one row of each
+      auto const both = static_cast<float>(of_killed) * (1 + 1'000) / 2;  // a mean over one row of each
       CHECK(held.value == -both - static_cast<float>(steps - of_killed));
     } else {
       CHECK(held.value == -static_cast<float>(of_killed) * 1'000 - static_cast<float>(steps));
@@ -187,7 +183,7 @@ TEMPLATE_TEST_CASE("a killed server is a PeerLost that names its shard, on all w
     CHECK_THAT(text, Catch::Contains("server 1 of 2 (rank 3) is gone; it held 6000000 of 12000000 bytes"));
     CHECK(processes.exit(worker) == 138);
   }
-  auto const held = Held::parse(processes.line(2));                        // the other one sees both workers go
+  auto const held = Held::parse(processes.line(2));  // the other one sees both workers go
   CHECK(held.whole);
   CHECK(held.ledger.lost == 2);
   CHECK(processes.exit(2) == 0);

@@ -17,14 +17,13 @@ using namespace chorale::test;
 
 namespace {
 
-constexpr std::size_t n = 70'001;                                          // some runs travel alone, some together
+constexpr std::size_t n = 70'001;  // some runs travel alone, some together
 constexpr int steps     = 20;
 
 /// Rows of a worker's share: not the same for all.
 float rows_of(int worker, int step) { return static_cast<float>(3 + (worker + step) % 4); }
 
-template <class C, class O>
-ParameterResult train(int workers, int servers, C consistency, O const& rule) {
+template <class C, class O> ParameterResult train(int workers, int servers, C consistency, O const& rule) {
   auto const initial = initial_values(n);
   return run_parameters(LocalTransport{}, shards_of(workers, servers, n), consistency, rule, initial,
                         [&](auto& client, int worker) {
@@ -37,11 +36,10 @@ ParameterResult train(int workers, int servers, C consistency, O const& rule) {
 }
 
 /// One replica with the batch of all workers.
-template <class O>
-std::vector<float> whole_batch(int workers, O const& rule) {
+template <class O> std::vector<float> whole_batch(int workers, O const& rule) {
   auto values = initial_values(n), sum = std::vector<float>(flat_size(n)), one = sum;
-  auto slots  = std::vector<float>(n * static_cast<std::size_t>(O::slots));
-  auto now    = optim::Moment{};
+  auto slots      = std::vector<float>(n * static_cast<std::size_t>(O::slots));
+  auto now        = optim::Moment{};
   auto const body = [](std::vector<float>& flat) { return Span<float>{flat}.subspan(plan::header, n); };
   for (int step = 0; step < steps; ++step, ++now.step) {
     std::ranges::fill(sum, 0.0F);
@@ -54,9 +52,8 @@ std::vector<float> whole_batch(int workers, O const& rule) {
   return values;
 }
 
-template <class O>
-void check_against_whole_batch(O const& rule) {
-  auto const workers = GENERATE(1, 2, 3);
+template <class O> void check_against_whole_batch(O const& rule) {
+  auto const workers  = GENERATE(1, 2, 3);
   auto const expected = whole_batch(workers, rule);
   auto const one = train(workers, 1, Synchronous{}, rule), two = train(workers, 2, Synchronous{}, rule);
   CHECK(all_errors(one) == "");
@@ -79,8 +76,7 @@ struct SignDescent {
   static constexpr int slots = 0;
   float global_clipnorm      = 0;
   float rate(optim::Moment) const { return 0.125F; }
-  template <class D>
-  void update(optim::Update const& u) const {
+  template <class D> void update(optim::Update const& u) const {
     for (std::size_t i = 0; i < u.values.size(); ++i) u.values[i] -= u.gradients[i] > 0 ? 0.125F : -0.125F;
   }
 };
@@ -98,14 +94,14 @@ TEST_CASE("Synchronous with Adam is one replica with the whole batch, for any nu
 TEST_CASE("an optimizer of the user's own needs no change of the server", "[strategy][ps]") {
   auto const run = train(2, 2, Synchronous{}, SignDescent{});
   CHECK(all_errors(run) == "");
-  CHECK(same_bits(run.values, whole_batch(2, SignDescent{})));             // a sum of two has one order
+  CHECK(same_bits(run.values, whole_batch(2, SignDescent{})));  // a sum of two has one order
 }
 
 TEST_CASE("servers apply other rules to the bits of one replica", "[strategy][ps]") {
   auto const check = [](auto const& rule) {
     auto const run = train(2, 2, Synchronous{}, rule);
     CHECK(all_errors(run) == "");
-    CHECK(same_bits(run.values, whole_batch(2, rule)));                    // a sum of two has one order
+    CHECK(same_bits(run.values, whole_batch(2, rule)));  // a sum of two has one order
   };
   check(optim::RMSprop{.momentum = 0.5F, .centered = true});
   check(optim::Nadam{});
@@ -146,23 +142,23 @@ TEST_CASE("every push of every worker is applied once under Asynchronous, and it
 }
 
 TEST_CASE("a pull has one version of a shard, while others push to it", "[strategy][ps]") {
-  constexpr std::size_t large = 300'000;                                   // several messages
+  constexpr std::size_t large = 300'000;  // several messages
   auto const initial          = std::vector<float>(flat_size(large));
   auto torn                   = std::atomic<int>{0};
   auto const run = run_parameters(LocalTransport{}, {3, {{{plan::header, plan::header + large}}}}, Asynchronous{},
                                   optim::SGD{.learning_rate = 1}, initial, [&](auto& client, int worker) {
-    auto values = initial, gradients = std::vector<float>(flat_size(large), 1.0F);
-    StepTrailer{gradients}.faults() = 0;
-    for (int step = 0; step < 60; ++step) {
-      if (worker == 0) {
-        client.push(gradients_in(gradients), 0);
-        continue;
-      }
-      client.pull(variables_in(values));
-      auto const body = variables_in(values).body();
-      torn += std::ranges::all_of(body, [&](float x) { return x == body[0]; }) ? 0 : 1;
-    }
-  });
+                                    auto values = initial, gradients = std::vector<float>(flat_size(large), 1.0F);
+                                    StepTrailer{gradients}.faults() = 0;
+                                    for (int step = 0; step < 60; ++step) {
+                                      if (worker == 0) {
+                                        client.push(gradients_in(gradients), 0);
+                                        continue;
+                                      }
+                                      client.pull(variables_in(values));
+                                      auto const body = variables_in(values).body();
+                                      torn += std::ranges::all_of(body, [&](float x) { return x == body[0]; }) ? 0 : 1;
+                                    }
+                                  });
   CHECK(all_errors(run) == "");
   CHECK(torn == 0);
   CHECK(run.values[plan::header] == -60);

@@ -27,9 +27,9 @@ using namespace chorale::test;
 namespace {
 
 constexpr std::size_t dense = 100, elements = plan::header + dense + plan::trailer;
-constexpr auto tables = std::array{parameter_server::RowTable{elements, 1'000, 24},
-                                   parameter_server::RowTable{elements + 24'000, 300, 3}};
-constexpr std::size_t all = elements + 24'000 + 900;
+constexpr auto tables =
+    std::array{parameter_server::RowTable{elements, 1'000, 24}, parameter_server::RowTable{elements + 24'000, 300, 3}};
+constexpr std::size_t all   = elements + 24'000 + 900;
 constexpr int rows_of_batch = 4;
 
 /// Some of the dense variables on each server, but for the last of several, which has rows of tables only.
@@ -42,7 +42,7 @@ parameter_server::ShardLayout layout(int workers, int servers) {
       mine.push_back({plan::header + part.begin, plan::header + part.end});
     }
     for (auto const& table : tables)
-      for (int half = 0; half < 2; ++half) {                               // two parts of each table on each server
+      for (int half = 0; half < 2; ++half) {  // two parts of each table on each server
         auto const part = share(table.rows, half * servers + s, 2 * servers);
         mine.push_back({table.offset + part.begin * table.width, table.offset + part.end * table.width});
       }
@@ -94,10 +94,10 @@ auto const momentum = optim::SGD{.learning_rate = 0.125F, .momentum = 0.5F};
 /// Values after each step, by hand: rows that do not come keep value and momentum.
 std::vector<std::vector<float>> by_hand(int workers) {
   auto values = initial(), velocity = std::vector<float>(all);
-  auto copy   = Copy{};
-  auto after  = std::vector<std::vector<float>>{};
+  auto copy  = Copy{};
+  auto after = std::vector<std::vector<float>>{};
   for (int step = 0; step < 10; ++step) {
-    auto sums = std::map<std::size_t, float>{};                            // of each element that is updated
+    auto sums = std::map<std::size_t, float>{};  // of each element that is updated
     for (int worker = 0; worker < workers; ++worker) {
       fill(copy, worker, step);
       for (std::size_t i = plan::header; i < plan::header + dense; ++i) sums[i] += copy.gradients[i];
@@ -128,15 +128,17 @@ std::set<std::size_t> touched(int workers, int step, std::size_t t) {
 template <class T, class C, class Each>
 ParameterResult train(T const& transport, int workers, int servers, C consistency, Each each,
                       ParameterOptions options = {}) {
-  return run_parameters(transport, layout(workers, servers), consistency, momentum, initial(),
-                        [&](auto& client, int worker) {
-    auto copy = Copy{};
-    for (int step = 0; step < 10; ++step) {
-      fill(copy, worker, step);
-      client.push_and_pull(copy.sums(), copy.variables(), 0);
-      each(client, copy, step);
-    }
-  }, options);
+  return run_parameters(
+      transport, layout(workers, servers), consistency, momentum, initial(),
+      [&](auto& client, int worker) {
+        auto copy = Copy{};
+        for (int step = 0; step < 10; ++step) {
+          fill(copy, worker, step);
+          client.push_and_pull(copy.sums(), copy.variables(), 0);
+          each(client, copy, step);
+        }
+      },
+      options);
 }
 
 constexpr auto nothing = [](auto&, Copy&, int) {};
@@ -185,7 +187,8 @@ TEMPLATE_TEST_CASE("a push brings rows of tables beside gradients, and a pull th
         if (client.pulled().all) throw Error{"a whole table was pulled"};
         for (std::size_t t = 0; t < 2; ++t) {
           auto const& rows = client.pulled().rows[t];
-          if (std::set<std::size_t>(rows.begin(), rows.end()) != rows_of[now][t] || rows.size() != rows_of[now][t].size())
+          if (std::set<std::size_t>(rows.begin(), rows.end()) != rows_of[now][t] ||
+              rows.size() != rows_of[now][t].size())
             throw Error{"other rows were pulled"};
         }
       });
@@ -199,15 +202,15 @@ TEMPLATE_TEST_CASE("a push brings rows of tables beside gradients, and a pull th
 TEMPLATE_TEST_CASE("workers that do not wait have the values of the servers after a pull", "[strategy][ps][rows]",
                    Asynchronous, BoundedStaleness<2>) {
   auto const servers = GENERATE(1, 2);
-  auto last          = std::vector<std::vector<float>>{};                  // values of each worker
+  auto last          = std::vector<std::vector<float>>{};  // values of each worker
   auto lock          = std::mutex{};
   auto const run     = train(LocalTransport{}, 3, servers, TestType{}, [&](auto& client, Copy& copy, int step) {
     if (step + 1 < 10) return;
     client.report(0, std::vector{1.0});
-    static_cast<void>(client.total(0));                                    // all have pushed
+    static_cast<void>(client.total(0));  // all have pushed
     client.pull(copy.variables());
     client.report(1, std::vector{1.0});
-    static_cast<void>(client.total(1));                                    // and nobody leaves before
+    static_cast<void>(client.total(1));  // and nobody leaves before
     if (client.pulled().all) throw Error{"a whole table was pulled"};
     auto const held = std::scoped_lock{lock};
     last.push_back(copy.values);
@@ -221,7 +224,7 @@ TEMPLATE_TEST_CASE("workers that do not wait have the values of the servers afte
 }
 
 TEST_CASE("bytes of a push and of a pull follow the rows, not the tables", "[strategy][ps][rows]") {
-  auto out = std::size_t{0}, in = std::size_t{0};                          // of ten steps of one worker
+  auto out = std::size_t{0}, in = std::size_t{0};  // of ten steps of one worker
   auto copy = Copy{};
   for (int step = 0; step < 10; ++step) {
     fill(copy, 0, step);
@@ -234,32 +237,34 @@ TEST_CASE("bytes of a push and of a pull follow the rows, not the tables", "[str
     }
   }
   auto const run = train(LocalTransport{}, 1, 1, Asynchronous{}, nothing);
-  CHECK(run.ledgers[0].bytes_in == out + sizeof(parameter_server::Request));     // and that it leaves
+  CHECK(run.ledgers[0].bytes_in == out + sizeof(parameter_server::Request));  // and that it leaves
   CHECK(run.ledgers[0].bytes_out == in + sizeof(parameter_server::Reply));
-  CHECK(out < (all - elements) * sizeof(float));                           // ten pushes are less than the tables
+  CHECK(out < (all - elements) * sizeof(float));  // ten pushes are less than the tables
 }
 
 TEST_CASE("dense gradients in shared memory are read in place, beside rows that are sent", "[strategy][ps][rows]") {
   auto const servers = GENERATE(1, 2);
-  auto const run     = run_parameters(SharedMemoryTransport{.arena = elements * sizeof(float)}, layout(1, servers),
-                                      Asynchronous{}, momentum, initial(), [](auto& client, int worker, auto& at) {
-    auto copy         = Copy{};
-    auto const placed = Span<float>{reinterpret_cast<float*>(at.memory().data()), elements};
-    for (int step = 0; step < 10; ++step) {
-      fill(copy, worker, step);
-      std::ranges::copy(copy.gradients, placed.begin());
-      client.push_and_pull(Gradients{placed, {}, {}, 0, copy.rows}, copy.variables(), 0);
-    }
-  });
+  auto const run =
+      run_parameters(SharedMemoryTransport{.arena = elements * sizeof(float)}, layout(1, servers), Asynchronous{},
+                     momentum, initial(), [](auto& client, int worker, auto& at) {
+                       auto copy         = Copy{};
+                       auto const placed = Span<float>{reinterpret_cast<float*>(at.memory().data()), elements};
+                       for (int step = 0; step < 10; ++step) {
+                         fill(copy, worker, step);
+                         std::ranges::copy(copy.gradients, placed.begin());
+                         client.push_and_pull(Gradients{placed, {}, {}, 0, copy.rows}, copy.variables(), 0);
+                       }
+                     });
   CHECK(all_errors(run) == "");
   CHECK(same_bits(run.values, by_hand(1).back()));
-  auto bytes = 11 * sizeof(parameter_server::Request);                     // the last one leaves
+  auto bytes = 11 * sizeof(parameter_server::Request);  // the last one leaves
   auto copy  = Copy{};
   for (int step = 0; step < 10; ++step) fill(copy, 0, step), bytes += bytes_of_rows(copy);
   if (servers == 1) CHECK(run.ledgers[0].bytes_in == bytes);
 }
 
-TEST_CASE("a buffer that has not pulled gets everything, and so does one after all was assigned", "[strategy][ps][rows]") {
+TEST_CASE("a buffer that has not pulled gets everything, and so does one after all was assigned",
+          "[strategy][ps][rows]") {
   auto const run = train(LocalTransport{}, 1, 2, Asynchronous{}, [](auto& client, Copy& copy, int step) {
     auto other = Copy{std::vector<float>(all)};
     if (step == 5) {
@@ -295,23 +300,24 @@ TEST_CASE("rows that are pushed by themselves are pulled with the others", "[str
 }
 
 TEST_CASE("gradients of 16 bits go with rows as they are", "[strategy][ps][rows]") {
-  auto const options = ParameterOptions{.pushed_as = PushedAs::bf16};      // small whole numbers are not rounded
+  auto const options = ParameterOptions{.pushed_as = PushedAs::bf16};  // small whole numbers are not rounded
   auto const run     = train(LocalTransport{}, 2, 2, Synchronous{}, nothing, options);
   CHECK(all_errors(run) == "");
   CHECK(same_bits(run.values, by_hand(2).back()));
 }
 
 TEST_CASE("a row that is not finite is applied by no server, nor is a sum that is not", "[strategy][ps][rows]") {
-  auto const bad = GENERATE(NAN, 3e38F);                                   // of both workers, 3e38 is finite
-  auto const run = run_parameters(LocalTransport{}, layout(2, 1), Synchronous{}, momentum, initial(),
-                                  [&](auto& client, int) {
-    auto copy         = Copy{};
-    auto const vector = std::vector<float>(24, bad);
-    copy.rows[0].add(17, vector.data());
-    StepHeader{copy.gradients}.rows() = rows_of_batch;
-    client.push_and_pull(copy.sums(), copy.variables(), 0);
-  });
-  for (auto const worker : {std::size_t{0}, std::size_t{1}}) CHECK_THAT(run.errors[worker], Catch::Contains("no variable was changed"));
+  auto const bad = GENERATE(NAN, 3e38F);  // of both workers, 3e38 is finite
+  auto const run =
+      run_parameters(LocalTransport{}, layout(2, 1), Synchronous{}, momentum, initial(), [&](auto& client, int) {
+        auto copy         = Copy{};
+        auto const vector = std::vector<float>(24, bad);
+        copy.rows[0].add(17, vector.data());
+        StepHeader{copy.gradients}.rows() = rows_of_batch;
+        client.push_and_pull(copy.sums(), copy.variables(), 0);
+      });
+  for (auto const worker : {std::size_t{0}, std::size_t{1}})
+    CHECK_THAT(run.errors[worker], Catch::Contains("no variable was changed"));
   CHECK(same_bits(run.values, initial()));
 }
 
@@ -319,13 +325,13 @@ TEST_CASE("a push and a pull of rows allocate nothing once as many rows were see
   auto const servers = GENERATE(1, 2);
   auto endpoints     = LocalTransport{}.connect(Group::all_local(1 + servers));
   auto const shards  = layout(1, servers);
-  auto of_servers    = std::vector<std::pair<int, int>>(2);                // allocations after 20 and after 60 steps
+  auto of_servers    = std::vector<std::pair<int, int>>(2);  // allocations after 20 and after 60 steps
   auto step          = std::atomic<int>{0};
   {
     auto threads = std::vector<NamedThread>{};
     for (int s = 0; s < servers; ++s)
       threads.emplace_back("server", [&, s] {
-        auto service = parameter_server::Server{endpoints[static_cast<std::size_t>(1 + s)], Asynchronous{}, momentum,
+        auto service  = parameter_server::Server{endpoints[static_cast<std::size_t>(1 + s)], Asynchronous{}, momentum,
                                                 shards, initial()};
         auto& counted = of_servers[static_cast<std::size_t>(s)];
         service.serve([&] {
@@ -350,7 +356,7 @@ TEST_CASE("a push and a pull of rows allocate nothing once as many rows were see
 
 TEST_CASE("words that are no rows of the tables are refused, and change nothing", "[strategy][ps][rows]") {
   using Words      = std::vector<std::uint32_t>;
-  auto const value = std::uint32_t{0x3f80'0000};                           // 1.0F
+  auto const value = std::uint32_t{0x3f80'0000};  // 1.0F
   auto const with  = [&](Words head, std::size_t floats, Words tail) {
     head.insert(head.end(), floats, value);
     head.insert(head.end(), tail.begin(), tail.end());
@@ -364,14 +370,17 @@ TEST_CASE("words that are no rows of the tables are refused, and change nothing"
        {with({1, 1, 5, 1}, 24, {0, 0}), "or has none of the 1 vectors"},
        {Words{0xffff'ffff, 0, 0, 0}, "4294967295 rows and 0 vectors of table 0 are not in 4 words"},
        {Words{0, 0xffff'ffff, 0, 0}, "0 rows and 4294967295 vectors of table 0 are not in 4 words"}}));
-  auto const shards = layout(1, 1);
-  auto ends         = LocalTransport{}.connect(Group::all_local(2));
-  auto service      = parameter_server::Server{ends[1], Asynchronous{}, momentum, shards, initial()};
-  auto reply        = parameter_server::Reply{};
+  auto const shards       = layout(1, 1);
+  auto ends               = LocalTransport{}.connect(Group::all_local(2));
+  auto service            = parameter_server::Server{ends[1], Asynchronous{}, momentum, shards, initial()};
+  auto reply              = parameter_server::Reply{};
   {
     auto const server = NamedThread{"server", [&] { service.serve(); }};
-    auto request      = parameter_server::Request{.layout = shards.fingerprint(), .sequence = 1, .count = words.size(),
-                                                  .rows = 1, .call = parameter_server::Call::push};
+    auto request      = parameter_server::Request{.layout   = shards.fingerprint(),
+                                                  .sequence = 1,
+                                                  .count    = words.size(),
+                                                  .rows     = 1,
+                                                  .call     = parameter_server::Call::push};
     auto const values = std::vector<float>(dense, 1.0F);
     auto const tag    = ParameterOptions{}.tag;
     ends[0].send(1, tag, bytes_of(request)).wait();

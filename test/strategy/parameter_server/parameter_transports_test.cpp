@@ -20,16 +20,14 @@ namespace {
 constexpr std::size_t n = 40'001;
 constexpr int steps     = 8;
 
-template <class T>
-T apart() {
+template <class T> T apart() {
   auto transport     = T{};
   transport.failures = FailureScope::peer;
   return transport;
 }
 
 /// Dense pushes and pulls, each by itself, and rows of a table over all of it.
-template <class T, class C>
-ParameterResult train(T const& transport, int workers, int servers, C consistency) {
+template <class T, class C> ParameterResult train(T const& transport, int workers, int servers, C consistency) {
   auto const initial = initial_values(n);
   return run_parameters(transport, shards_of(workers, servers, n), consistency, optim::Adam{}, initial,
                         [&](auto& client, int worker) {
@@ -60,11 +58,11 @@ TEMPLATE_TEST_CASE("the bits are those over threads, for 1 to 3 workers and 1 or
 
 TEMPLATE_TEST_CASE("a worker whose endpoint ends is only missed, whether it has left or failed", "[strategy][ps]",
                    LocalTransport, SharedMemoryTransport, TcpTransport) {
-  auto const fails     = GENERATE(false, true);
-  auto const shards    = shards_of(2, 2, n);
-  auto const initial   = initial_values(n);
-  auto ends            = apart<TestType>().connect(Group::all_local(4));
-  auto endpoints       = std::vector<std::optional<typename TestType::endpoint>>{};
+  auto const fails   = GENERATE(false, true);
+  auto const shards  = shards_of(2, 2, n);
+  auto const initial = initial_values(n);
+  auto ends          = apart<TestType>().connect(Group::all_local(4));
+  auto endpoints     = std::vector<std::optional<typename TestType::endpoint>>{};
   for (auto& at : ends) endpoints.emplace_back(std::move(at));
   auto ledgers = std::vector<parameter_server::ServerStatistics>(2);
   auto errors  = std::vector<std::string>(4);
@@ -96,9 +94,7 @@ TEMPLATE_TEST_CASE("a worker whose endpoint ends is only missed, whether it has 
           if (rank != 1) return;
           at.reset();
           gone = true;
-        } catch (std::exception const& error) {
-          errors[static_cast<std::size_t>(rank)] = error.what();
-        }
+        } catch (std::exception const& error) { errors[static_cast<std::size_t>(rank)] = error.what(); }
       });
   }
   CHECK(gone);

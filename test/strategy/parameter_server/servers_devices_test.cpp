@@ -22,10 +22,9 @@ using tiny::quietly;
 
 namespace {
 
-template <class C>
-auto trainer(Cluster const& cluster, C consistency, int devices) {
-  return tiny::learner_under(ParameterServerStrategy{cluster, consistency, placement::GreedyByBytes{},
-                                                     Cpu::logical(devices)});
+template <class C> auto trainer(Cluster const& cluster, C consistency, int devices) {
+  return tiny::learner_under(
+      ParameterServerStrategy{cluster, consistency, placement::GreedyByBytes{}, Cpu::logical(devices)});
 }
 
 }  // namespace
@@ -43,7 +42,7 @@ TEST_CASE("workers with several devices learn what one replica learns from whole
   CHECK(several.evaluate(data).rows() == 279);
   CHECK(several.predict(data).rows() == 279);
   for (auto const& report : several.live().served())
-    CHECK(report.ledger.pushes() == static_cast<std::size_t>(20 * workers));   // one of each worker in a step
+    CHECK(report.ledger.pushes() == static_cast<std::size_t>(20 * workers));  // one of each worker in a step
 }
 
 TEMPLATE_TEST_CASE("their replicas are one worker to every consistency", "[strategy][servers]", Asynchronous,
@@ -85,7 +84,7 @@ TEST_CASE("reduce and gather bring together what all devices of all workers have
   for (Rank rank = 0; rank < n; ++rank) ranks.push_back(rank);
   CHECK(live.gather(live.run([](auto& replica) { return replica.id(); })) == ranks);
   CHECK(live.run([](auto& replica) { return replica.num_replicas(); })[0] == n);
-  for (int round = 1; round <= 70; ++round) {                              // a server keeps the last 64
+  for (int round = 1; round <= 70; ++round) {  // a server keeps the last 64
     auto const sum = live.reduce(live.run([&](auto& replica) {
       auto wide = Wide{};
       for (std::size_t i = 0; i < wide.x.size(); ++i) wide.x[i] = round + 100.0 * static_cast<double>(i) + replica.id();
@@ -134,36 +133,40 @@ TEST_CASE("weights that are loaded come to all devices", "[strategy][servers]") 
 }
 
 TEST_CASE("a bad number on any device stops its worker, and the others of it with it", "[strategy][servers]") {
-  auto const row = GENERATE(0U, 15U);                                      // of the first device, of the last
-  auto data      = tiny::Batches<int>{tiny::batch<int>(16, 64, 1), {16}};
+  auto const row        = GENERATE(0U, 15U);  // of the first device, of the last
+  auto data             = tiny::Batches<int>{tiny::batch<int>(16, 64, 1), {16}};
   data.rows.x[row * 64] = std::numeric_limits<float>::quiet_NaN();
-  auto several = trainer(Cluster::local(1, 1), Asynchronous{}, 2);
+  auto several          = trainer(Cluster::local(1, 1), Asynchronous{}, 2);
   CHECK_THROWS_AS(several.fit(data, quietly), NumericFault);
 }
 
 TEST_CASE("a list of no devices is refused", "[strategy][servers]") {
-  CHECK_THROWS_WITH((ParameterServerStrategy{Cluster::local(1, 1), Asynchronous{}, placement::GreedyByBytes{},
-                                             std::vector<Cpu>{}}),
-                    Catch::Contains("a list of 0 devices"));
+  CHECK_THROWS_WITH(
+      (ParameterServerStrategy{Cluster::local(1, 1), Asynchronous{}, placement::GreedyByBytes{}, std::vector<Cpu>{}}),
+      Catch::Contains("a list of 0 devices"));
 }
 
 TEST_CASE("processes whose workers have two devices learn what one replica learns", "[strategy][servers][processes]") {
-  auto const at = free_loopback_addresses(4);
-  auto processes = chorale::test::Processes{4, [&](int me, chorale::test::Voice voice) {
-    auto const cluster = Cluster::at({.workers = {at[0], at[1]}, .servers = {at[2], at[3]},
-                                      .me = {me < 2 ? Role::worker : Role::ps, me % 2}, .job = "test-" + at[0]});
-    auto const data    = tiny::uneven();
-    auto one           = tiny::learner_under(
-        ParameterServerStrategy{cluster, Synchronous{}, placement::GreedyByBytes{}, Cpu::logical(2)}, RingAllReduce{},
-        TcpTransport{.log = [](std::string const&) {}});
-    one.fit(data, quietly);
-    auto const rows = one.predict(data);
-    if (me >= 2) return;
-    voice.say(tiny::difference(tiny::values_of(one), tiny::reference(data)) < 1e-5 ? "equal" : "other");
-    auto alone = tiny::learner_under(MirroredStrategy{Cpu::logical(2)});   // the same shares: kernels round by their rows
-    alone.set_variables(one.variables().values);
-    voice.say(rows.values == alone.predict(data).values ? "equal bits" : "other bits");
-  }};
+  auto const at  = free_loopback_addresses(4);
+  auto processes = chorale::test::Processes{
+      4, [&](int me, chorale::test::Voice voice) {
+        auto const cluster = Cluster::at({.workers = {at[0], at[1]},
+                                          .servers = {at[2], at[3]},
+                                          .me      = {me < 2 ? Role::worker : Role::ps, me % 2},
+                                          .job     = "test-" + at[0]});
+        auto const data    = tiny::uneven();
+        auto one           = tiny::learner_under(
+            ParameterServerStrategy{cluster, Synchronous{}, placement::GreedyByBytes{}, Cpu::logical(2)},
+            RingAllReduce{}, TcpTransport{.log = [](std::string const&) {}});
+        one.fit(data, quietly);
+        auto const rows = one.predict(data);
+        if (me >= 2) return;
+        voice.say(tiny::difference(tiny::values_of(one), tiny::reference(data)) < 1e-5 ? "equal" : "other");
+        auto alone =
+            tiny::learner_under(MirroredStrategy{Cpu::logical(2)});  // the same shares: kernels round by their rows
+        alone.set_variables(one.variables().values);
+        voice.say(rows.values == alone.predict(data).values ? "equal bits" : "other bits");
+      }};
   for (int worker : {0, 1}) {
     CHECK(processes.line(worker) == "equal");
     CHECK(processes.line(worker) == "equal bits");

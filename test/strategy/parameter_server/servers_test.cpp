@@ -19,9 +19,9 @@ using tiny::quietly;
 TEMPLATE_TEST_CASE("workers of servers that wait for all learn what one replica learns", "[strategy][servers]",
                    Synchronous, BoundedStaleness<0>, BackupWorkers<0>) {
   auto const [workers, servers] = GENERATE(table<int, int>({{1, 1}, {2, 1}, {2, 2}, {3, 2}}));
-  auto const data = tiny::uneven();
-  auto trainer    = tiny::learner_under(ParameterServerStrategy{Cluster::local(workers, servers), TestType{}});
-  auto const fit  = trainer.fit(data, quietly)[0].scores;
+  auto const data               = tiny::uneven();
+  auto trainer   = tiny::learner_under(ParameterServerStrategy{Cluster::local(workers, servers), TestType{}});
+  auto const fit = trainer.fit(data, quietly)[0].scores;
   CHECK(fit.rows() == 279);
   for (auto const hash : trainer.hashes()) CHECK(hash == trainer.hashes()[0]);
   CHECK(tiny::difference(tiny::values_of(trainer), tiny::reference(data)) < 1e-5);
@@ -31,13 +31,13 @@ TEMPLATE_TEST_CASE("workers of servers that wait for all learn what one replica 
   CHECK(trainer.predict(data).rows() == 279);
 }
 
-TEMPLATE_TEST_CASE("under Reproducible, workers and servers have the bits of one replica", "[strategy][servers][reproducible]",
-                   Synchronous, BoundedStaleness<0>) {
+TEMPLATE_TEST_CASE("under Reproducible, workers and servers have the bits of one replica",
+                   "[strategy][servers][reproducible]", Synchronous, BoundedStaleness<0>) {
   auto const [workers, servers, devices] = GENERATE(table<int, int, int>({{1, 1, 1}, {2, 1, 1}, {4, 2, 1}, {2, 2, 2}}));
-  auto const data  = tiny::uneven();
-  auto const adam  = nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F},
-                                              metric::Accuracy{});
-  auto const bits  = [&](auto const& model, auto strategy) {
+  auto const data                        = tiny::uneven();
+  auto const adam =
+      nn::compile<tiny::Small>(loss::SparseCrossEntropy{}, optim::Adam{.learning_rate = 0.01F}, metric::Accuracy{});
+  auto const bits = [&](auto const& model, auto strategy) {
     auto trainer = Trainer{model, std::move(strategy), Reproducible<8>{}, LocalTransport{}, 7};
     trainer.fit(data, quietly);
     return tiny::values_of(trainer);
@@ -52,10 +52,14 @@ TEMPLATE_TEST_CASE("under Reproducible, workers and servers have the bits of one
 }
 
 TEST_CASE("a tree that the workers of servers cannot share evenly is refused", "[strategy][servers][reproducible]") {
-  CHECK_THROWS_WITH(tiny::learner_under(ParameterServerStrategy{Cluster::local(3, 1), Synchronous{}}, Reproducible<8>{}),
-                    Catch::Contains("8 logical shards, which 3 replicas"));
-  auto const skips = ParameterServerStrategy{Cluster::local(2, 1), Synchronous{}, placement::GreedyByBytes{},
-                                             Cpu::logical(1), {.on_non_finite = NonFinite::skip}};
+  CHECK_THROWS_WITH(
+      tiny::learner_under(ParameterServerStrategy{Cluster::local(3, 1), Synchronous{}}, Reproducible<8>{}),
+      Catch::Contains("8 logical shards, which 3 replicas"));
+  auto const skips = ParameterServerStrategy{Cluster::local(2, 1),
+                                             Synchronous{},
+                                             placement::GreedyByBytes{},
+                                             Cpu::logical(1),
+                                             {.on_non_finite = NonFinite::skip}};
   CHECK_THROWS_WITH(tiny::learner_under(skips, Reproducible<8>{}), Catch::Contains("other bits under Reproducible"));
 }
 
@@ -116,7 +120,7 @@ TEST_CASE("weights are loaded into servers, and saved from what they have", "[st
   servers.load(file, names);
   for (auto const hash : servers.hashes()) CHECK(hash == mirrored.hashes()[0]);
   mirrored.fit(data, quietly);
-  servers.fit(data, quietly);                                              // the servers go on from there
+  servers.fit(data, quietly);  // the servers go on from there
   CHECK(tiny::difference(tiny::values_of(servers), tiny::values_of(mirrored)) < 1e-5);
   servers.save(file);
   mirrored.load(file);

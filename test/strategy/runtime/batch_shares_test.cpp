@@ -51,7 +51,7 @@ TEST_CASE("the fast get more, the very slow a tenth of an even share", "[strateg
 }
 
 TEST_CASE("unequal shares give what one replica gives, and scores of each row once", "[strategy][shares]") {
-  auto const data    = tiny::uneven();
+  auto const data = tiny::uneven();
   auto const weights =
       GENERATE(std::vector<double>{1, 5, 2}, std::vector<double>{0, 1, 0}, std::vector<double>{9, 0, 1});
   auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(3)});
@@ -81,7 +81,7 @@ TEST_CASE("under Reproducible logical shards move whole, and the bits stay", "[s
   auto const learn = [&](int replicas, std::vector<double> const& weights) {
     auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(replicas)}, Reproducible<8>{});
     if (!weights.empty()) trainer.live().set_shares(BatchShares{weights});
-    auto rows = std::vector<std::size_t>{};                                // of each replica in the first batch
+    auto rows    = std::vector<std::size_t>{};  // of each replica in the first batch
     auto batches = trainer.live().distribute(data);
     for (auto const& share : *batches.next()) rows.push_back(share.rows);
     auto const history = trainer.fit(data, tiny::quietly);
@@ -93,12 +93,12 @@ TEST_CASE("under Reproducible logical shards move whole, and the bits stay", "[s
   auto const [alone, all] = learn(1, {});
   auto const [even, half] = learn(2, {});
   CHECK(even == alone);
-  auto const [three, unequal] = learn(2, {3, 1});                          // 6 shards and 2
+  auto const [three, unequal] = learn(2, {3, 1});  // 6 shards and 2
   CHECK(three == alone);
   CHECK(unequal[0] == share(all[0], 6, 8).begin);
   CHECK(unequal[0] + unequal[1] == all[0]);
   CHECK(learn(3, {1, 5, 2}).first == alone);
-  CHECK(learn(3, {0, 1, 0}).first == alone);                               // two replicas without a shard
+  CHECK(learn(3, {0, 1, 0}).first == alone);  // two replicas without a shard
   CHECK(learn(4, {9, 0, 1, 1}).first == alone);
 
   auto trainer = tiny::learner_under(MirroredStrategy{Cpu::logical(3)}, Reproducible<8>{});

@@ -29,19 +29,22 @@ using Narrow = nn::Sequential<nn::Input<6>, nn::Dense<3>>;
 using Wide   = nn::Sequential<nn::Input<6>, nn::Dense<40>, nn::ReLU, nn::Dense<3>>;
 
 /// The sums of one step of a new model whose gradients lie in that memory.
-template <class Net>
-std::vector<float> sums_in(std::vector<Cpu::block>& memory, auto& strategy) {
+template <class Net> std::vector<float> sums_in(std::vector<Cpu::block>& memory, auto& strategy) {
   auto copies       = strategy.create(nn::compile<Net>(loss::SparseCrossEntropy{}, optim::SGD{}), 1);
   auto const data   = tiny::batch<int>(8, 6, 1);
-  auto const floats = [](Cpu::block& block) { return Span<float>{reinterpret_cast<float*>(block.data()), block.size() / 4}; };
+  auto const floats = [](Cpu::block& block) {
+    return Span<float>{reinterpret_cast<float*>(block.data()), block.size() / 4};
+  };
   for (std::size_t i = 0; i < replicas; ++i) copies[i].place_gradients(floats(memory[i]));
-  strategy.run([&](auto& replica, auto& copy) {
-    auto [loss, gradients] = replica.value_and_gradient_ahead(copy, data.view());
-    replica.all_reduce(gradients);
-  }, copies);
+  strategy.run(
+      [&](auto& replica, auto& copy) {
+        auto [loss, gradients] = replica.value_and_gradient_ahead(copy, data.view());
+        replica.all_reduce(gradients);
+      },
+      copies);
   auto const gradients = copies[1].gradients();
   auto sums            = std::vector<float>{};
-  for (std::size_t i = 0; i < gradients.plan.size(); ++i)                  // between them lies what was there before
+  for (std::size_t i = 0; i < gradients.plan.size(); ++i)  // between them lies what was there before
     sums.insert(sums.end(), gradients[i].begin(), gradients[i].end());
   return sums;
 }
@@ -52,7 +55,7 @@ TEST_CASE("a model whose gradients lie where those of another one lay is another
   auto memory = std::vector<Cpu::block>{};
   for (int i = 0; i < replicas; ++i) memory.emplace_back(std::size_t{1} << 16);
   auto again = live(), once = live(), other = live();
-  auto const narrow = sums_in<Narrow>(memory, again);                      // the first instances of their types
+  auto const narrow = sums_in<Narrow>(memory, again);  // the first instances of their types
   auto const wide   = sums_in<Wide>(memory, again);
   auto const more   = sums_in<Narrow>(memory, again);
   REQUIRE(wide.size() > 200);
@@ -66,10 +69,13 @@ TEST_CASE("a second step before the gradients of the first are reduced is refuse
   auto strategy   = live();
   auto copies     = strategy.create(nn::compile<Narrow>(loss::SparseCrossEntropy{}, optim::SGD{}), 1);
   auto const data = tiny::batch<int>(8, 6, 1);
-  CHECK_THROWS_WITH(strategy.run([&](auto& replica, auto& copy) {
-    replica.value_and_gradient_ahead(copy, data.view());
-    replica.value_and_gradient_ahead(copy, data.view());
-  }, copies), Catch::Contains("on their way") && Catch::Contains("all_reduce them before its next"));
+  CHECK_THROWS_WITH(strategy.run(
+                        [&](auto& replica, auto& copy) {
+                          replica.value_and_gradient_ahead(copy, data.view());
+                          replica.value_and_gradient_ahead(copy, data.view());
+                        },
+                        copies),
+                    Catch::Contains("on their way") && Catch::Contains("all_reduce them before its next"));
 }
 
 namespace {
@@ -87,8 +93,7 @@ struct OneOfTwo {
     if (next == said.size() || said[next].size() != theirs.size()) throw PeerLost{1 - rank, "the other one is gone"};
     std::ranges::copy(said[next++], theirs.begin());
   }
-  template <class T>
-  void say(std::vector<T> const& values) {
+  template <class T> void say(std::vector<T> const& values) {
     auto const bytes = std::as_bytes(Span<T const>{values});
     said.emplace_back(bytes.begin(), bytes.end());
   }
@@ -110,19 +115,19 @@ TEST_CASE("rows that another rank has counted leave a place for one's own, or ar
 
 TEST_CASE("rows that a peer has changed are rows of the table before one of them is moved", "[strategy]") {
   constexpr std::size_t rows = 10, width = 2;
-  auto spec    = VariableSpec{.name = "table", .dims = {10, 2}, .rank = 2};
-  spec.by_rows = true;
-  auto planned = std::array<PlannedVariable, 1>{};
-  planned[0].spec = spec;
-  planned[0].name = Name{"embedding/embeddings"};
-  planned[0].size = rows * width;
-  auto values = std::vector<float>(rows * width, 1.0F);
-  auto tables = std::vector<RowGradients>{{0, rows, width}};
-  auto flat   = std::vector<float>(plan::header + plan::trailer);
+  auto spec            = VariableSpec{.name = "table", .dims = {10, 2}, .rank = 2};
+  spec.by_rows         = true;
+  auto planned         = std::array<PlannedVariable, 1>{};
+  planned[0].spec      = spec;
+  planned[0].name      = Name{"embedding/embeddings"};
+  planned[0].size      = rows * width;
+  auto values          = std::vector<float>(rows * width, 1.0F);
+  auto tables          = std::vector<RowGradients>{{0, rows, width}};
+  auto flat            = std::vector<float>(plan::header + plan::trailer);
   auto const variables = Variables{values, planned};
   auto gradients       = Gradients{flat, planned, {}};
   gradients.tables     = tables;
-  auto const meets = [&](std::uint64_t n, std::vector<std::uint32_t> const& changed, std::vector<float> const& to) {
+  auto const meets     = [&](std::uint64_t n, std::vector<std::uint32_t> const& changed, std::vector<float> const& to) {
     auto replica = OneOfTwo{0};
     replica.say(std::vector{n});
     replica.say(changed);

@@ -32,23 +32,29 @@ struct Case {
   Window pool{26, 26, 32, 2, 2};
   std::vector<float> x      = random(static_cast<std::size_t>(rows * 784 * channels), 1);
   std::vector<float> kernel = random(static_cast<std::size_t>(9 * channels * 32), 2), bias = random(32, 3);
-  std::vector<float> dy     = random(static_cast<std::size_t>(rows * 169 * 32), 4);   // in the layout of the pool
+  std::vector<float> dy = random(static_cast<std::size_t>(rows * 169 * 32), 4);  // in the layout of the pool
 
   Arrays outputs() const {
     return {std::vector<float>(dy.size()), std::vector<float>(kernel.size()), std::vector<float>(32),
             std::vector<float>(x.size())};
   }
   Ports ports(Arrays& into) {
-    return {.x = x.data(), .y = into.y.data(), .dx = into.dx.data(), .dy = dy.data(), .kernel = kernel.data(),
-            .bias = bias.data(), .d_kernel = into.d_kernel.data(), .d_bias = into.d_bias.data()};
+    return {.x        = x.data(),
+            .y        = into.y.data(),
+            .dx       = into.dx.data(),
+            .dy       = dy.data(),
+            .kernel   = kernel.data(),
+            .bias     = bias.data(),
+            .d_kernel = into.d_kernel.data(),
+            .d_bias   = into.d_bias.data()};
   }
 
   Arrays together() {
-    auto rt    = K::runtime{};
-    auto stage = K::ConvPool{rt, K::image(rows, 28, 28, channels), rows, conv, 32, pool, Pool::max};
-    auto work  = Cpu{}.allocate(stage.workspace());
-    auto into  = outputs();
-    auto p     = ports(into);
+    auto rt     = K::runtime{};
+    auto stage  = K::ConvPool{rt, K::image(rows, 28, 28, channels), rows, conv, 32, pool, Pool::max};
+    auto work   = Cpu{}.allocate(stage.workspace());
+    auto into   = outputs();
+    auto p      = ports(into);
     p.workspace = work.data();
     stage.bind(p);
     stage.forward({});
@@ -57,10 +63,10 @@ struct Case {
   }
 
   Arrays one_after_the_other() {
-    auto rt      = K::runtime{};
-    auto first   = K::Conv2D{rt, K::image(rows, 28, 28, channels), rows, conv, 32};
-    auto second  = K::Pool2D{rt, first.out(), rows, pool, Pool::max};
-    auto work    = Cpu{}.allocate(first.workspace()), more = Cpu{}.allocate(second.workspace());
+    auto rt     = K::runtime{};
+    auto first  = K::Conv2D{rt, K::image(rows, 28, 28, channels), rows, conv, 32};
+    auto second = K::Pool2D{rt, first.out(), rows, pool, Pool::max};
+    auto work = Cpu{}.allocate(first.workspace()), more = Cpu{}.allocate(second.workspace());
     auto between = Cpu{}.allocate(2 * K::bytes(first.out()));
     auto into    = outputs();
     auto p = ports(into), q = p;
@@ -118,33 +124,40 @@ TEST_CASE("no pass of a convolution runs on reference loops", "[conv_pool]") {
   auto const named = std::map<std::string, dnnl::cpu_isa>{{"SSE41", sse41}, {"AVX", avx}, {"AVX2", avx2}};
   if (auto const* const isa = std::getenv("ONEDNN_MAX_CPU_ISA"))
     REQUIRE(dnnl::get_effective_cpu_isa() == named.at(isa));
-  auto rt   = K::runtime{};
-  auto conv = K::Conv2D{rt, K::image(rows, side, side, channels), rows, {side, side, channels, kernel}, filters,
-                        wants_dx};
+  auto rt = K::runtime{};
+  auto conv =
+      K::Conv2D{rt, K::image(rows, side, side, channels), rows, {side, side, channels, kernel}, filters, wants_dx};
   CHECK(conv.references(wants_dx) == 0);
 }
 
 TEST_CASE("no pass of a transposed convolution runs on reference loops", "[conv_pool]") {
   struct Shape {
-    int rows, side, channels, filters, kernel;                             // x is (rows, side / 2, side / 2, channels)
+    int rows, side, channels, filters, kernel;  // x is (rows, side / 2, side / 2, channels)
   };
   auto const [rows, side, channels, filters, kernel] =
       GENERATE(Shape{32, 28, 16, 1, 4}, Shape{32, 14, 32, 16, 4}, Shape{8, 64, 16, 3, 4});
   CAPTURE(rows, side, channels, filters, kernel);
-  auto rt       = K::runtime{};
-  auto const by = (kernel - 2) / 2;
-  auto const w  = Window{.height = side, .width = side, .channels = filters, .kernel = kernel, .stride = 2,
-                         .pad_before = by, .pad_after = by, .pad_left = by, .pad_right = by};
+  auto rt         = K::runtime{};
+  auto const by   = (kernel - 2) / 2;
+  auto const w    = Window{.height     = side,
+                           .width      = side,
+                           .channels   = filters,
+                           .kernel     = kernel,
+                           .stride     = 2,
+                           .pad_before = by,
+                           .pad_after  = by,
+                           .pad_left   = by,
+                           .pad_right  = by};
   auto const conv = K::Conv2DTranspose{rt, K::image(rows, side / 2, side / 2, channels), rows, w, channels, true};
   CHECK(conv.references() == 0);
 }
 
 // oneDNN reads the variable once, so each set of instructions is another process.
 TEST_CASE("nor on CPUs with fewer instructions", "[conv_pool]") {
-  auto const isa   = GENERATE("SSE41", "AVX", "AVX2");
-  auto const self  = std::filesystem::read_symlink("/proc/self/exe").string();
-  auto const again = std::string{"ONEDNN_MAX_CPU_ISA="} + isa + " '" + self +
-                     "' 'no pass*,convolution*' -w NoTests > /dev/null";
+  auto const isa  = GENERATE("SSE41", "AVX", "AVX2");
+  auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
+  auto const again =
+      std::string{"ONEDNN_MAX_CPU_ISA="} + isa + " '" + self + "' 'no pass*,convolution*' -w NoTests > /dev/null";
   CAPTURE(isa);
   CHECK(std::system(again.c_str()) == 0);
 }

@@ -26,7 +26,7 @@ struct Images {
   Images(int many, Window const& w)
       : rows{many}, window{w}, x(elements(w.height, w.width)), dy(elements(w.out_height(), w.out_width())) {
     auto const random = Random{3, 1};
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.below(i, 7));         // with equals
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.below(i, 7));  // with equals
     for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<float>(random.below(i, 50)) - 25;
   }
 
@@ -51,7 +51,7 @@ struct Images {
               }
             auto const row = (image * w.out_height() + h) * w.out_width() + v;
             auto const to  = static_cast<std::size_t>(row * w.channels + c);
-            result.y[to] = x[best];
+            result.y[to]   = x[best];
             result.dx[best] += dy[to];
           }
     return result;
@@ -62,19 +62,19 @@ struct Images {
     auto rt              = K::runtime{};
     auto const plain     = K::image(rows, window.height, window.width, window.channels);
     auto const plain_out = K::image(rows, window.out_height(), window.out_width(), window.channels);
-    auto const in  = onednn::desc{onednn::dims_of(plain), onednn::f32, tag};
-    auto const out = onednn::desc{onednn::dims_of(plain_out), onednn::f32, tag};
-    auto const loops = cpu::MaxPool::of(in, out, window).value();
-    auto memory      = Cpu{}.allocate(2 * (K::bytes(in) + K::bytes(out)) + 256 + loops.winners());
-    auto cut         = onednn::Cutter{memory.data()};
-    auto* const x_in = cut.take(in), *const dx = cut.take(in), *const y = cut.take(out), *const dy_in = cut.take(out);
-    auto result      = Pooled{std::vector<float>(dy.size()), std::vector<float>(x.size())};
-    auto const move  = [&](onednn::desc const& from, void const* source, onednn::desc const& to, void* target) {
+    auto const in        = onednn::desc{onednn::dims_of(plain), onednn::f32, tag};
+    auto const out       = onednn::desc{onednn::dims_of(plain_out), onednn::f32, tag};
+    auto const loops     = cpu::MaxPool::of(in, out, window).value();
+    auto memory          = Cpu{}.allocate(2 * (K::bytes(in) + K::bytes(out)) + 256 + loops.winners());
+    auto cut             = onednn::Cutter{memory.data()};
+    auto *const x_in = cut.take(in), *const dx = cut.take(in), *const y = cut.take(out), *const dy_in = cut.take(out);
+    auto result     = Pooled{std::vector<float>(dy.size()), std::vector<float>(x.size())};
+    auto const move = [&](onednn::desc const& from, void const* source, onednn::desc const& to, void* target) {
       onednn::reorder(rt, from, const_cast<void*>(source), to, target)();
     };
     move(plain, x.data(), in, x_in);
     move(plain_out, dy.data(), out, dy_in);
-    std::fill_n(dx, K::bytes(in) / sizeof(float), -1.0F);                  // nothing of before is left
+    std::fill_n(dx, K::bytes(in) / sizeof(float), -1.0F);  // nothing of before is left
     auto* const winners = reinterpret_cast<std::uint8_t*>(cut.take_bytes(loops.winners()));
     loops.forward(x_in, y, winners);
     loops.backward(dy_in, winners, dx);
@@ -87,9 +87,13 @@ struct Images {
 }  // namespace
 
 TEST_CASE("max pools have the values and gradients of one pixel at a time", "[max_pool]") {
-  auto const windows = {Window{6, 8, 16, 2, 2}, Window{7, 9, 8, 2, 2}, Window{9, 9, 32, 3, 2},
-                        Window{8, 8, 16, 3, 1, 1, 1, 1, 1}, Window{7, 5, 8, 3, 2, 1, 1, 0, 1},
-                        Window{6, 6, 8, 3, 3, 1, 1, 1, 1}, Window{9, 7, 24, 2, 3}};
+  auto const windows = {Window{6, 8, 16, 2, 2},
+                        Window{7, 9, 8, 2, 2},
+                        Window{9, 9, 32, 3, 2},
+                        Window{8, 8, 16, 3, 1, 1, 1, 1, 1},
+                        Window{7, 5, 8, 3, 2, 1, 1, 0, 1},
+                        Window{6, 6, 8, 3, 3, 1, 1, 1, 1},
+                        Window{9, 7, 24, 2, 3}};
   for (auto const& window : windows)
     for (auto const tag : {onednn::tag::nhwc, onednn::tag::nChw8c, onednn::tag::nChw16c}) {
       auto const images = Images{3, window};
@@ -105,7 +109,8 @@ TEST_CASE("a layout for another number of rows is the one that oneDNN makes for 
   auto const image = [](int rows, int channels, tag t) { return onednn::desc{{rows, channels, 6, 5}, onednn::f32, t}; };
   for (auto const t : {tag::nchw, tag::nhwc, tag::nChw8c, tag::nChw16c})
     for (int const channels : {1, 8, 20})
-      for (int const rows : {1, 3, 12}) CHECK(onednn::with_rows(image(4, channels, t), rows) == image(rows, channels, t));
+      for (int const rows : {1, 3, 12})
+        CHECK(onednn::with_rows(image(4, channels, t), rows) == image(rows, channels, t));
   CHECK(onednn::with_rows(onednn::matrix(4, 7), 9) == onednn::matrix(9, 7));
 }
 

@@ -20,16 +20,13 @@ namespace {
 constexpr Rank rank = 3;
 
 /// What use() throws in a thread of this name; empty when it returns.
-template <class Idle>
-std::string refused_in_thread(std::string const& name, OwnerThread& owner, Idle idle) {
+template <class Idle> std::string refused_in_thread(std::string const& name, OwnerThread& owner, Idle idle) {
   auto text = std::string{};
   NamedThread{name, [&] {
-    try {
-      auto const use = owner.use(rank, idle);
-    } catch (BadArgument const& error) {
-      text = error.what();
-    }
-  }};
+                try {
+                  auto const use = owner.use(rank, idle);
+                } catch (BadArgument const& error) { text = error.what(); }
+              }};
   return text;
 }
 
@@ -43,7 +40,7 @@ TEST_CASE("an endpoint goes to the next thread that calls it when nothing is und
   { auto const use = owner.use(rank, busy); }
   CHECK(refused_in_thread("second", owner, idle) == "");
   { auto const use = owner.use(rank, idle); }
-  { auto const use = owner.use(rank, busy); }                              // mine again: nobody is asked
+  { auto const use = owner.use(rank, busy); }  // mine again: nobody is asked
 }
 
 TEST_CASE("a thread that calls while operations of the owner are under way is told both threads",
@@ -54,7 +51,7 @@ TEST_CASE("a thread that calls while operations of the owner are under way is to
   CHECK_THAT(refused_in_thread("intruder", owner, busy),
              Catch::Contains("rank 3 has operations under way of thread " + me) &&
                  Catch::Contains("(intruder) calls it") && Catch::Contains("Try: one thread for each endpoint"));
-  { auto const use = owner.use(rank, busy); }                              // still mine
+  { auto const use = owner.use(rank, busy); }  // still mine
 }
 
 TEST_CASE("a thread that calls while the owner is in a call is refused", "[transport][owner]") {
@@ -72,7 +69,7 @@ TEST_CASE("what a thread leaves under way when it ends is the next one's", "[tra
 TEST_CASE("of threads that call at once no two are in a call", "[transport][owner]") {
   constexpr int threads = 2, calls = 1'000'000;
   auto owner   = OwnerThread{};
-  auto inside  = 0;                                                        // changed by who is in a call
+  auto inside  = 0;  // changed by who is in a call
   auto served  = 0;
   auto refused = std::atomic<int>{0}, both = std::atomic<int>{0}, ready = std::atomic<int>{0};
   {
@@ -87,9 +84,7 @@ TEST_CASE("of threads that call at once no two are in a call", "[transport][owne
             if (++inside != 1) both.fetch_add(1);
             ++served;
             --inside;
-          } catch (BadArgument const&) {
-            refused.fetch_add(1);
-          }
+          } catch (BadArgument const&) { refused.fetch_add(1); }
         }
       });
   }

@@ -59,7 +59,7 @@ TEST_CASE("a message that is dropped never arrives, nor what follows it, and its
   auto x = std::array{1.0F}, y = std::array{2.0F}, z = std::array{0.0F};
   CHECK(endpoints[0].send(1, Tag{1}, out(x)).done());
   CHECK(endpoints[0].send(1, Tag{1}, out(y)).done());
-  auto other = endpoints[0].send(1, Tag{2}, out(y));                       // another tag is another order
+  auto other = endpoints[0].send(1, Tag{2}, out(y));  // another tag is another order
   endpoints[1].recv(0, Tag{2}, in(z)).wait();
   CHECK(z == y);
   CHECK(other.done());
@@ -94,7 +94,7 @@ TEST_CASE("of a message that is flipped one bit is another, and the sender's mem
   CHECK(same_bits(x, seeds));
   auto nothing = two_with(InjectedFault::flip);
   nothing[0].send(1, Tag{1}, {});
-  nothing[1].recv(0, Tag{1}, {}).wait();                                   // has no bit
+  nothing[1].recv(0, Tag{1}, {}).wait();  // has no bit
 }
 
 TEST_CASE("a message that is delayed arrives after all, and those behind it after that", "[transport][faulty]") {
@@ -106,7 +106,7 @@ TEST_CASE("a message that is delayed arrives after all, and those behind it afte
   auto other  = endpoints[1].recv(0, Tag{2}, in(z));
   spin_until([&] { return second.done() || other.done(); });
   CHECK(z == y);
-  CHECK_FALSE(first.done());                                               // it has left, but nobody has read it
+  CHECK_FALSE(first.done());  // it has left, but nobody has read it
   endpoints[1].recv(0, Tag{1}, in(z)).wait();
   CHECK(z == x);
   first.wait();
@@ -118,13 +118,13 @@ TEST_CASE("a delayed message leaves while its sender waits for something else", 
       2, 4,
       [](auto& at, auto& x) {
         auto const peer = 1 - at.rank();
-        at.send(peer, Tag{1}, out(x));                                     // nobody looks at it again
+        at.send(peer, Tag{1}, out(x));  // nobody looks at it again
         auto y = std::vector<float>(4);
         at.recv(peer, Tag{1}, in(y)).wait();
         if (!same_bits(y, values_of(peer, 4))) throw Error{"another message arrived"};
       },
       Threads{.transport = {.timeout = std::chrono::seconds{5}},
-              .faults   = {.scheduled = {{0, 0, InjectedFault::delay}, {1, 0, InjectedFault::delay}}}});
+              .faults    = {.scheduled = {{0, 0, InjectedFault::delay}, {1, 0, InjectedFault::delay}}}});
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
@@ -151,8 +151,8 @@ TEST_CASE("a rank that is cut is lost to all, and so are all to it", "[transport
 
 TEMPLATE_LIST_TEST_CASE("an all-reduce over delays has the bits that it has without", "[transport][faulty]",
                         Algorithms) {
-  auto const late  = ten_steps<TestType>(
-      {.seed = 3, .rates = {.delay = 0.2F}, .longest = std::chrono::microseconds{300}});
+  auto const late =
+      ten_steps<TestType>({.seed = 3, .rates = {.delay = 0.2F}, .longest = std::chrono::microseconds{300}});
   auto const plain = ten_steps<TestType>({});
   for (std::size_t rank = 0; rank < 4; ++rank) {
     CHECK(late[rank].error == "");
@@ -165,26 +165,23 @@ TEMPLATE_LIST_TEST_CASE("an all-reduce ends right or throws before its deadline,
   auto const plain = ten_steps<TestType>({});
   auto const seed  = GENERATE(range(1U, 6U));
   auto const begin = std::chrono::steady_clock::now();
-  auto const ended = ten_steps<TestType>({.seed    = seed,
-                                          .rates = {.delay = 0.05F, .drop = 0.02F, .cut = 0.01F},
-                                          .longest = std::chrono::microseconds{300}},
-                                         std::chrono::milliseconds{300});
+  auto const ended = ten_steps<TestType>(
+      {.seed = seed, .rates = {.delay = 0.05F, .drop = 0.02F, .cut = 0.01F}, .longest = std::chrono::microseconds{300}},
+      std::chrono::milliseconds{300});
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds{1'300});
   auto lost = 0;
   for (std::size_t rank = 0; rank < 4; ++rank) {
     lost += ended[rank].was_lost ? 1 : 0;
     CHECK((ended[rank].was_lost || (ended[rank].error == "" && same_bits(ended[rank].x, plain[rank].x))));
   }
-  if (seed == 1) CHECK(lost > 0);                                          // else nothing was tried
+  if (seed == 1) CHECK(lost > 0);  // else nothing was tried
 }
 
 TEST_CASE("the same seed has the same faults, and another has others", "[transport][faulty]") {
   auto const run = [](std::uint64_t seed) {
     auto const all = FaultRates{.delay = 0.1F, .drop = 0.1F, .flip = 0.1F, .duplicate = 0.1F};
     auto endpoints = Threads{.faults = {.seed = seed, .rates = all, .longest = {}}}.connect(Group::all_local(1));
-    for (unsigned i = 0; i < 30; ++i) {
-      endpoints[0].send(0, Tag{i}, {});
-    }
+    for (unsigned i = 0; i < 30; ++i) { endpoints[0].send(0, Tag{i}, {}); }
     return endpoints[0].injected();
   };
   auto const once = run(1);
@@ -198,10 +195,10 @@ TEST_CASE("the same seed has the same faults, and another has others", "[transpo
 
 TEST_CASE("chances are what they say", "[transport][faulty]") {
   auto const faults = FaultPlan{.seed = 5, .rates = {.delay = 0.1F, .drop = 0.2F, .cut = 0.3F}};
-  auto counts        = std::array<int, 5>{};
+  auto counts       = std::array<int, 5>{};
   for (std::uint64_t message = 0; message < 10'000; ++message)
     if (auto const what = faults.of(2, message)) ++counts[static_cast<std::size_t>(*what)];
-  CHECK(std::abs(counts[0] - 1'000) < 150);                                // five standard deviations
+  CHECK(std::abs(counts[0] - 1'000) < 150);  // five standard deviations
   CHECK(std::abs(counts[1] - 2'000) < 200);
   CHECK(counts[2] + counts[3] == 0);
   CHECK(std::abs(counts[4] - 3'000) < 230);

@@ -57,7 +57,7 @@ TEST_CASE("a rank that fails ends all waits of all nodes within a second", "[tra
         }
       },
       Hosts{.ranks_per_node = 2});
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds{1'500});      // with joining
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds{1'500});  // with joining
   for (Rank rank = 0; rank < 4; ++rank) {
     auto const& end = ended[static_cast<std::size_t>(rank)];
     CHECK_THAT(end.error, Catch::Contains("the disk is full"));

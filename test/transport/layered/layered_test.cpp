@@ -50,7 +50,7 @@ TEST_CASE("every pair of ranks exchanges what was sent, within a node and betwee
 
 TEST_CASE("messages within a node use the near transport, all others the far one", "[transport][layered]") {
   auto endpoints = Threads{.ranks_per_node = 2}.connect(Group::all_local(4));
-  auto& at = endpoints[1];                                                 // node 0, number 1
+  auto& at       = endpoints[1];  // node 0, number 1
   CHECK(at.rank() == 1);
   CHECK(at.size() == 4);
   CHECK(at.near().rank() == 1);
@@ -60,17 +60,17 @@ TEST_CASE("messages within a node use the near transport, all others the far one
   auto x = std::array{1.0F, 2.0F}, y = std::array{0.0F, 0.0F};
   SECTION("by number") {
     auto sent = at.send(0, Tag{1}, out(x));
-    endpoints[0].near().recv(1, Tag{1}, in(y)).wait();                     // the near group's rank 1
+    endpoints[0].near().recv(1, Tag{1}, in(y)).wait();  // the near group's rank 1
     CHECK(sent.done());
   }
   SECTION("by node") {
     auto sent = at.send(3, Tag{1}, out(x));
-    endpoints[3].far().recv(0, Tag{1}, in(y)).wait();                      // node 0, as number 1 like itself
+    endpoints[3].far().recv(0, Tag{1}, in(y)).wait();  // node 0, as number 1 like itself
     CHECK(sent.done());
   }
   SECTION("by neither") {
     auto sent = at.send(2, Tag{1}, out(x));
-    CHECK_FALSE(endpoints[2].far().recv(0, Tag{1}, in(y)).done());         // rank 0 has sent nothing
+    CHECK_FALSE(endpoints[2].far().recv(0, Tag{1}, in(y)).done());  // rank 0 has sent nothing
     endpoints[2].recv(1, Tag{1}, in(y)).wait();
     CHECK(sent.done());
   }
@@ -143,7 +143,7 @@ class LazyEndpoint : public ForwardingEndpoint<LocalEndpoint> {
 
    private:
     LocalEndpoint* at_ = nullptr;
-    Rank peer_ = 0;
+    Rank peer_         = 0;
     Tag tag_{};
     ConstBytes out_;
     int looks_ = 0;
@@ -173,8 +173,8 @@ TEST_CASE("while one layer is waited for, the other moves on", "[transport][laye
       4, 10,
       [](auto& at, auto& x) {
         auto y = std::vector<float>(10);
-        if (at.rank() == 0) {                                              // waits near for 1, which waits far for 3,
-          auto sent = at.far().send(1, Tag{1}, out(x));                    // which waits near for 2: for this message
+        if (at.rank() == 0) {                            // waits near for 1, which waits far for 3,
+          auto sent = at.far().send(1, Tag{1}, out(x));  // which waits near for 2: for this message
           at.near().recv(1, Tag{2}, in(y)).wait();
           sent.wait();
         } else if (at.rank() == 2) {
@@ -217,10 +217,10 @@ TEST_CASE("a rank that fails is named by all ranks of all nodes, in ranks of the
 TEST_CASE("a loss in one node reaches the ranks of the others", "[transport][layered]") {
   auto const transport = Threads{.near = {.timeout = std::chrono::milliseconds{20}}, .ranks_per_node = 2};
   auto endpoints       = transport.connect(Group::all_local(4));
-  auto x         = std::array{1.0F};
-  CHECK_THROWS_WITH(endpoints[3].near().recv(0, Tag{5}, in(x)).wait(),
-                    Catch::Contains("in node 1, rank 1 lost rank 0") && Catch::Contains("20 ms") &&
-                        Catch::Contains("tag 5"));
+  auto x               = std::array{1.0F};
+  CHECK_THROWS_WITH(
+      endpoints[3].near().recv(0, Tag{5}, in(x)).wait(),
+      Catch::Contains("in node 1, rank 1 lost rank 0") && Catch::Contains("20 ms") && Catch::Contains("tag 5"));
   auto const named = Catch::Contains("lost rank 3 in step 0: rank 3 lost rank 2 in step 0: in node 1, rank 1 lost ");
   CHECK_THROWS_WITH(endpoints[1].recv(2, Tag{6}, in(x)).wait(), named);
   CHECK_THROWS_WITH(endpoints[0].near().recv(1, Tag{6}, in(x)).wait(), named);  // rank 1 has passed it on
@@ -229,8 +229,8 @@ TEST_CASE("a loss in one node reaches the ranks of the others", "[transport][lay
 TEST_CASE("a wait beside a message of the other layer that never goes ends too", "[transport][layered]") {
   auto const transport = Threads{.ranks_per_node = 2, .timeout = std::chrono::milliseconds{20}};
   auto endpoints       = transport.connect(Group::all_local(4));
-  auto x         = std::array{1.0F};
-  auto never     = endpoints[1].send(3, Tag{8}, out(x));
+  auto x               = std::array{1.0F};
+  auto never           = endpoints[1].send(3, Tag{8}, out(x));
   try {
     endpoints[1].recv(0, Tag{9}, in(x)).wait();
     FAIL("it returned");

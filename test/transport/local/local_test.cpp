@@ -91,7 +91,7 @@ TEMPLATE_LIST_TEST_CASE("a pending that was made by default is done, and done() 
   auto received = endpoints[1].recv(0, Tag{1}, in(y));
   CHECK_FALSE(received.done());
   auto sent = endpoints[0].send(1, Tag{1}, out(x));
-  CHECK_FALSE(sent.done());                                                // nobody has read it
+  CHECK_FALSE(sent.done());  // nobody has read it
   auto moved = std::move(endpoints[1]);
   CHECK(received.done());
   CHECK(received.done());
@@ -109,7 +109,7 @@ TEST_CASE("64 messages may be under way from one rank to another, and the next s
     endpoints[1].recv(0, Tag{63}, in(x)).wait();
     CHECK(sent[63].done());
     endpoints[0].send(1, Tag{64}, out(x));
-    CHECK(sent[63].done());                                                // its place holds another message now
+    CHECK(sent[63].done());  // its place holds another message now
     CHECK_FALSE(sent[0].done());
   }
   SECTION("or the timeout") {
@@ -141,16 +141,17 @@ TEST_CASE("a message of another size than expected is an error on both sides", "
 
 TEST_CASE("a wait that is too long names whom it waited for, the tag and the operation", "[transport][local]") {
   auto const ended = on_ranks<LocalTransport>(
-      3, 4, [](auto& at, auto& x) {
+      3, 4,
+      [](auto& at, auto& x) {
         if (at.rank() == 1) at.recv(2, Tag{11}, in(x)).wait();
-        if (at.rank() == 0) at.recv(1, Tag{12}, in(x)).wait();             // begins later, or sees rank 1's root cause
+        if (at.rank() == 0) at.recv(1, Tag{12}, in(x)).wait();  // begins later, or sees rank 1's root cause
       },
       LocalTransport{.timeout = std::chrono::milliseconds{30}});
-  auto const late = ended[1].lost == 1;                                    // then rank 0's root cause came first
+  auto const late = ended[1].lost == 1;  // then rank 0's root cause came first
   CHECK_THAT(ended[1].error, Catch::Contains(late ? "rank 1 failed" : "lost rank 2") && Catch::Contains("30 ms") &&
                                  Catch::Contains(late ? "recv, tag 12" : "recv, tag 11"));
   CHECK(ended[0].was_lost);
-  CHECK(ended[0].lost == ended[1].lost);                                   // one cause for all
+  CHECK(ended[0].lost == ended[1].lost);  // one cause for all
 }
 
 TEST_CASE("a rank that fails ends every wait, now and later, with its own sentence", "[transport][local]") {
@@ -174,9 +175,9 @@ TEST_CASE("a message that was taken is sent, however soon its receiver ends", "[
   for (unsigned round = 0; round < 4'000; ++round) {
     auto endpoints      = LocalTransport{}.connect(Group::all_local(2));
     auto const received = std::async(std::launch::async, [&] {
-      auto at = std::move(endpoints[1]);                                   // ends here
+      auto at = std::move(endpoints[1]);  // ends here
       auto y  = std::array{0.0F};
-      for (auto turns = round * 7'919 % 30'000; turns != 0; --turns) relax();     // the sender spins, or goes to sleep
+      for (auto turns = round * 7'919 % 30'000; turns != 0; --turns) relax();  // the sender spins, or goes to sleep
       at.recv(0, Tag{1}, in(y)).wait();
     });
     REQUIRE_NOTHROW(endpoints[0].send(1, Tag{1}, out(x)).wait());
@@ -186,7 +187,7 @@ TEST_CASE("a message that was taken is sent, however soon its receiver ends", "[
 TEST_CASE("no rank reads the memory of another after it failed", "[transport][local]") {
   for (int round = 0; round < 20; ++round) {
     auto const ended = on_ranks<LocalTransport>(3, 100'000, [](auto& at, auto& x) {
-      auto mine = std::vector<float>(x.begin(), x.end());                  // freed when this rank throws
+      auto mine = std::vector<float>(x.begin(), x.end());  // freed when this rank throws
       auto last = std::vector<float>(x.size());
       try {
         for (int step = 0;; ++step) {
@@ -196,7 +197,7 @@ TEST_CASE("no rank reads the memory of another after it failed", "[transport][lo
           sent.wait();
         }
       } catch (Error const& error) {
-        at.fail(error.what());                                             // before `mine` goes
+        at.fail(error.what());  // before `mine` goes
         throw;
       }
     });
@@ -206,10 +207,10 @@ TEST_CASE("no rank reads the memory of another after it failed", "[transport][lo
 }
 
 TEST_CASE("what a rank writes after it failed is in no message from it", "[transport][local]") {
-  constexpr std::size_t n = 9'000'000, late = n - 500'000;                 // not at the end, which may be copied first
+  constexpr std::size_t n = 9'000'000, late = n - 500'000;  // not at the end, which may be copied first
   auto mine = std::vector<float>(n);
   for (int round = 0; round < 8; ++round) {
-    auto const got = std::make_unique_for_overwrite<float[]>(n);           // new pages: copied slowly
+    auto const got = std::make_unique_for_overwrite<float[]>(n);  // new pages: copied slowly
     auto begins    = std::atomic<bool>{false};
     got[late] = mine[late] = 0;
     on_ranks<LocalTransport>(2, 0, [&](auto& at, auto&) {
@@ -217,7 +218,7 @@ TEST_CASE("what a rank writes after it failed is in no message from it", "[trans
         static_cast<void>(at.send(1, Tag{}, out(mine)));
         while (!begins) std::this_thread::yield();
         auto const until = std::chrono::steady_clock::now() + std::chrono::milliseconds{1};
-        while (std::chrono::steady_clock::now() < until) {}                // rank 1 copies
+        while (std::chrono::steady_clock::now() < until) {}  // rank 1 copies
         at.fail("enough.");
         mine[late] = 1;
       } else {
@@ -233,7 +234,7 @@ TEST_CASE("ranks read what others expose, and meet again when all have left", "[
   auto const ended = on_ranks<LocalTransport>(4, 8, [](auto& at, auto& x) {
     for (unsigned round = 0; round < 200; ++round) {
       for (auto& value : x) value = static_cast<float>(round + static_cast<unsigned>(at.rank()));
-      auto const tag = Tag{round % 3 * 64};                                // all three share one slot
+      auto const tag = Tag{round % 3 * 64};  // all three share one slot
       at.expose(tag, in(x)).wait();
       for (Rank peer = 0; peer < 4; ++peer) {
         auto const hold = at.hold(sizeof(float));
@@ -247,25 +248,27 @@ TEST_CASE("ranks read what others expose, and meet again when all have left", "[
 }
 
 TEST_CASE("a rank that waits for what another exposes or leaves sleeps, and is woken", "[transport][local]") {
-  auto const ended = on_ranks<LocalTransport>(2, 8, [](auto& at, auto& x) {
-    for (unsigned round = 0; round < 20; ++round) {
-      auto const late = [&] {                                              // one rank comes when the other sleeps
-        if (at.rank() != static_cast<Rank>(round % 2) && !await_sleep("rank " + std::to_string(round % 2)))
-          throw Error{"the other rank does not sleep"};
-      };
-      late();
-      at.expose(Tag{round}, in(x)).wait();
-      late();
-      at.leave(Tag{round}).wait();
-    }
-  }, LocalTransport{.timeout = std::chrono::seconds{20}});
+  auto const ended = on_ranks<LocalTransport>(
+      2, 8,
+      [](auto& at, auto& x) {
+        for (unsigned round = 0; round < 20; ++round) {
+          auto const late = [&] {  // one rank comes when the other sleeps
+            if (at.rank() != static_cast<Rank>(round % 2) && !await_sleep("rank " + std::to_string(round % 2)))
+              throw Error{"the other rank does not sleep"};
+          };
+          late();
+          at.expose(Tag{round}, in(x)).wait();
+          late();
+          at.leave(Tag{round}).wait();
+        }
+      },
+      LocalTransport{.timeout = std::chrono::seconds{20}});
   for (auto const& rank : ended) CHECK(rank.error == "");
 }
 
 TEST_CASE("ranks that expose different tags in one place are told", "[transport][local]") {
-  auto const ended = on_ranks<LocalTransport>(2, 4, [](auto& at, auto& x) {
-    at.expose(Tag{at.rank() == 0 ? 7U : 71U}, in(x)).wait();
-  });
+  auto const ended = on_ranks<LocalTransport>(
+      2, 4, [](auto& at, auto& x) { at.expose(Tag{at.rank() == 0 ? 7U : 71U}, in(x)).wait(); });
   for (auto const& rank : ended) CHECK_THAT(rank.error, Catch::Contains("exposed tag"));
 }
 

@@ -38,13 +38,13 @@ std::string job() {
 
 /// What a child process leaves for its parent, in memory that they share.
 struct Report {
-  std::atomic<int> steps;                                                  // completed so far
-  std::atomic<std::int64_t> ended;                                         // when, on the steady clock
+  std::atomic<int> steps;           // completed so far
+  std::atomic<std::int64_t> ended;  // when, on the steady clock
   Fault fault;
   Rank culprit;
   std::uint64_t sequence, step;
-  float sum;                                                               // x[0] in the end
-  std::array<char, 2'000> error;                                           // empty when it returned
+  float sum;                      // x[0] in the end
+  std::array<char, 2'000> error;  // empty when it returned
 
   std::string text() const { return error.data(); }
   Clock::duration since(Clock::time_point begin) const {
@@ -115,9 +115,7 @@ class Children {
     } catch (Disagreement const& error) {
       report.fault = error.fault();
       write(report, error);
-    } catch (std::exception const& error) {
-      write(report, error);
-    }
+    } catch (std::exception const& error) { write(report, error); }
     report.ended = Clock::now().time_since_epoch().count();
     ::_exit(0);
   }
@@ -130,8 +128,8 @@ class Children {
   std::vector<pid_t> processes_;
 };
 
-Timeouts const quick{.heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 10s, .stuck = 20s,
-                   .join = 20s};
+Timeouts const quick{
+    .heartbeat = 100ms, .warn_silent = 300ms, .dead = 800ms, .warn_stuck = 10s, .stuck = 20s, .join = 20s};
 Timeouts const restless{.warn_stuck = 200ms, .stuck = 500ms, .join = 20s};
 
 /// Sums ones over and over; before a step, before_step(rank, step).
@@ -139,9 +137,9 @@ template <class R, class Before>
 void train(SharedMemoryTransport const& transport, int ranks, Rank rank, int steps, Report& report,
            Before before_step) {
   constexpr std::size_t n = 100'003;
-  auto endpoints = transport.connect(Group{ranks, {rank}});
-  auto& at       = endpoints[0];
-  auto const x   = Span<float>{reinterpret_cast<float*>(at.memory().data()), n};
+  auto endpoints          = transport.connect(Group{ranks, {rank}});
+  auto& at                = endpoints[0];
+  auto const x            = Span<float>{reinterpret_cast<float*>(at.memory().data()), n};
   for (int step = 0; step < steps; ++step) {
     begin_step(at, static_cast<std::uint64_t>(step));
     before_step(step);
@@ -205,8 +203,8 @@ TEMPLATE_TEST_CASE("a rank that is killed in an all-reduce is named by all other
   auto const lost  = GENERATE(0, 1);
   auto const name  = job();
   auto children    = Children{ranks, [&](Rank rank, Report& report) {
-    train<TestType>(transport_of(name), ranks, rank, 1'000'000, report, [](int) {});
-  }};
+                             train<TestType>(transport_of(name), ranks, rank, 1'000'000, report, [](int) {});
+                           }};
   children.wait_for_step(lost, 5);
   auto const killed = children.signal(lost, SIGKILL);
   children.join();
@@ -219,10 +217,10 @@ TEST_CASE("a rank that is killed between steps is named by all others within a s
   auto const ranks = 3;
   auto const name  = job();
   auto children    = Children{ranks, [&](Rank rank, Report& report) {
-    train<DirectAllReduce>(transport_of(name), ranks, rank, 100, report, [&](int step) {
-      if (rank == 2 && step == 7) idle();
-    });
-  }};
+                             train<DirectAllReduce>(transport_of(name), ranks, rank, 100, report, [&](int step) {
+                               if (rank == 2 && step == 7) idle();
+                             });
+                           }};
   for (Rank rank = 0; rank < ranks; ++rank) children.wait_for_step(rank, 7);  // who is done first may be done alone
   auto const killed = children.signal(2, SIGKILL);
   children.join();
@@ -235,8 +233,8 @@ TEST_CASE("a stopped process is declared dead when the limit is over, and evicte
   auto const ranks = 3;
   auto const name  = job();
   auto children    = Children{ranks, [&](Rank rank, Report& report) {
-    train<RingAllReduce>(transport_of(name), ranks, rank, 1'000'000, report, [](int) {});
-  }};
+                             train<RingAllReduce>(transport_of(name), ranks, rank, 1'000'000, report, [](int) {});
+                           }};
   children.wait_for_step(1, 5);
   auto const stopped = children.signal(1, SIGSTOP);
   children.join(0);
@@ -250,13 +248,12 @@ TEST_CASE("a stopped process is declared dead when the limit is over, and evicte
                                      Catch::Contains(" was given up by the other ranks in step "));
 }
 
-TEST_CASE("a process that is stopped for less than the limit is only waited for",
-          "[transport][shared_memory][fault]") {
+TEST_CASE("a process that is stopped for less than the limit is only waited for", "[transport][shared_memory][fault]") {
   auto const ranks = 2, steps = 2'000;
-  auto const name  = job();
-  auto children    = Children{ranks, [&](Rank rank, Report& report) {
-    train<RingAllReduce>(transport_of(name), ranks, rank, steps, report, [](int) {});
-  }};
+  auto const name = job();
+  auto children   = Children{ranks, [&](Rank rank, Report& report) {
+                             train<RingAllReduce>(transport_of(name), ranks, rank, steps, report, [](int) {});
+                           }};
   children.wait_for_step(1, 5);
   auto const stopped = children.signal(1, SIGSTOP);
   spin_until([&] { return Clock::now() - stopped > 250ms; });
@@ -274,10 +271,10 @@ TEMPLATE_TEST_CASE("a rank whose thread does nothing while its process lives is 
   auto const ranks = 4;
   auto const name  = job();
   auto children    = Children{ranks, [&](Rank rank, Report& report) {
-    train<TestType>(transport_of(name, restless), ranks, rank, 100, report, [&](int step) {
-      if (rank == 2 && step == 3) idle();
-    });
-  }};
+                             train<TestType>(transport_of(name, restless), ranks, rank, 100, report, [&](int step) {
+                               if (rank == 2 && step == 3) idle();
+                             });
+                           }};
   children.wait_for_step(2, 3);
   auto const asleep = Clock::now();
   for (Rank const rank : {0, 1, 3}) children.join(rank);
@@ -300,8 +297,8 @@ TEST_CASE("a rank that comes late is waited for", "[transport][shared_memory][fa
 }
 
 TEST_CASE("ranks that never come are listed when the time is over", "[transport][shared_memory][fault]") {
-  auto const name = job();
-  auto const join = SharedMemoryTransport{.name = name, .timeouts = {.join = 100ms}};
+  auto const name  = job();
+  auto const join  = SharedMemoryTransport{.name = name, .timeouts = {.join = 100ms}};
   auto const begin = Clock::now();
   try {
     join.connect(Group{4, {0, 2}});
@@ -347,14 +344,14 @@ TEST_CASE("a process that does not fit is refused, and those that wait go on wai
 
 TEST_CASE("ranks with different models are told the first line that differs, on both ends",
           "[transport][shared_memory][fault]") {
-  auto const name = job();
-  auto children   = Children{2};
-  auto const arena = GENERATE(std::size_t{0}, std::size_t{576});           // room for the gradients of a larger model
+  auto const name  = job();
+  auto children    = Children{2};
+  auto const arena = GENERATE(std::size_t{0}, std::size_t{576});  // room for the gradients of a larger model
   children.start(0, [&](Rank, Report&) {
     SharedMemoryTransport{.name = name, .plan = "a f32[2]\nb f32[3]"}.connect(Group{2, {0}});
   });
   wait_until_joined(name, 0);
-  auto text = std::string{};
+  auto text        = std::string{};
   auto const other = SharedMemoryTransport{.name = name, .arena = arena, .plan = "a f32[2]\nb f32[4]"};
   CHECK(refused(other, Group{2, {1}}, text) == Fault::model_mismatch);
   children.join();
@@ -366,10 +363,10 @@ TEST_CASE("ranks with different models are told the first line that differs, on 
 
 TEST_CASE("a rank that comes after two were refused for their models is refused with them, at once",
           "[transport][shared_memory][fault]") {
-  auto const name   = job();
+  auto const name     = job();
   auto const timeouts = Timeouts{.handshake = 60s, .join = 60s};
-  auto const late   = GENERATE("a f32[2]", "a f32[3]", "a f32[4]");        // as the first, the second, or none of them
-  auto children     = Children{2};
+  auto const late     = GENERATE("a f32[2]", "a f32[3]", "a f32[4]");  // as the first, the second, or none of them
+  auto children       = Children{2};
   children.start(0, [&](Rank, Report&) {
     SharedMemoryTransport{.name = name, .timeouts = timeouts, .plan = "a f32[2]"}.connect(Group{3, {0}});
   });
@@ -390,9 +387,9 @@ TEST_CASE("a rank that comes after two were refused for their models is refused 
 }
 
 TEST_CASE("ranks with different models end without a rank that never comes", "[transport][shared_memory][fault]") {
-  auto const name   = job();
+  auto const name     = job();
   auto const timeouts = Timeouts{.handshake = 100ms, .join = 60s};
-  auto children     = Children{2};
+  auto children       = Children{2};
   children.start(0, [&](Rank, Report&) {
     SharedMemoryTransport{.name = name, .timeouts = timeouts, .plan = "a f32[2]"}.connect(Group{3, {0}});
   });
@@ -441,7 +438,8 @@ TEST_CASE("another version of the file, and a file that is none, are refused", "
   file.unlink();
 }
 
-TEST_CASE("a job's file that others may read is refused with its mode as chmod takes it", "[transport][shared_memory]") {
+TEST_CASE("a job's file that others may read is refused with its mode as chmod takes it",
+          "[transport][shared_memory]") {
   auto const name = job();
   auto const path = shared_memory::SegmentFile::path_of(name);
   { auto const made = shared_memory::SegmentFile{name}; }
@@ -481,11 +479,11 @@ TEST_CASE("what a process says is shown without control characters", "[transport
   };
   SECTION("when it fails") {
     auto children = Children{2, [&](Rank rank, Report&) {
-      auto endpoints = SharedMemoryTransport{.name = name}.connect(Group{2, {rank}});
-      if (rank == 0) return endpoints[0].fail(evil);
-      auto byte = std::array<std::byte, 1>{};
-      endpoints[0].recv(0, Tag{1}, byte).wait();
-    }};
+                               auto endpoints = SharedMemoryTransport{.name = name}.connect(Group{2, {rank}});
+                               if (rank == 0) return endpoints[0].fail(evil);
+                               auto byte = std::array<std::byte, 1>{};
+                               endpoints[0].recv(0, Tag{1}, byte).wait();
+                             }};
     children.join();
     harmless(children[1].text());
   }
@@ -509,14 +507,14 @@ TEST_CASE("what jobs have left of which no process lives is removed by the next 
     return ::access(shared_memory::SegmentFile::path_of(file).c_str(), F_OK) == 0;
   };
   auto const dead = job(), living = job(), empty = job(), foreign = job(), locked = job();
-  auto children   = Children{2};
+  auto children = Children{2};
   children.start(0, [&](Rank, Report&) { SharedMemoryTransport{.name = dead}.connect(Group{2, {0}}); });
   children.start(1, [&](Rank, Report&) { SharedMemoryTransport{.name = living}.connect(Group{2, {0}}); });
   wait_until_joined(dead, 0);
   wait_until_joined(living, 0);
   children.signal(0, SIGKILL);
   children.join(0);
-  { auto const made = shared_memory::SegmentFile{empty}; }                 // ended before it wrote anything
+  { auto const made = shared_memory::SegmentFile{empty}; }  // ended before it wrote anything
   auto const not_ours = shared_memory::SegmentFile{foreign}, busy = shared_memory::SegmentFile{locked};
   not_ours.write({.magic = 7});
   REQUIRE(busy.try_lock());

@@ -19,26 +19,28 @@ namespace {
 
 struct Outcome {
   SimulatedRun run;
-  std::vector<std::vector<float>> x;                                       // [rank]
-  std::vector<int> rounds;                                                 // [rank]: all-reduces that ended well
+  std::vector<std::vector<float>> x;  // [rank]
+  std::vector<int> rounds;            // [rank]: all-reduces that ended well
 };
 
 constexpr int rounds = 2;
 
 /// Some all-reduces of values_of(), all with one tag.
-template <class R>
-Outcome all_reduces(int ranks, std::size_t n, SimulatedTransport const& transport) {
+template <class R> Outcome all_reduces(int ranks, std::size_t n, SimulatedTransport const& transport) {
   auto outcome = Outcome{};
   outcome.x.resize(static_cast<std::size_t>(ranks));
   outcome.rounds.assign(static_cast<std::size_t>(ranks), 0);
-  outcome.run = simulate(ranks, [&](SimulatedEndpoint& at) {
-    auto const me = static_cast<std::size_t>(at.rank());
-    for (int round = 0; round < rounds; ++round) {
-      outcome.x[me] = values_of(at.rank(), n);
-      R{}.all_reduce(at, Span<float>{outcome.x[me]}, Op::sum);
-      ++outcome.rounds[me];
-    }
-  }, transport);
+  outcome.run = simulate(
+      ranks,
+      [&](SimulatedEndpoint& at) {
+        auto const me = static_cast<std::size_t>(at.rank());
+        for (int round = 0; round < rounds; ++round) {
+          outcome.x[me] = values_of(at.rank(), n);
+          R{}.all_reduce(at, Span<float>{outcome.x[me]}, Op::sum);
+          ++outcome.rounds[me];
+        }
+      },
+      transport);
   return outcome;
 }
 
@@ -64,16 +66,16 @@ bool is_culprit(Rank me, Rank lost, SimulatedRun const& run, SimulatedFaults con
       case SimulatedFault::corrupt: return lost == event.rank || lost == event.peer;
       case SimulatedFault::partition:
         return lost == me || faults.part_of_rank(lost, event) != faults.part_of_rank(me, event) ||
-               faults.part_of(faults.pause, event.rank, event.message) <= faults.dead;   // healed: both sides are told
-      default: return false;                                               // what is late is not lost
+               faults.part_of(faults.pause, event.rank, event.message) <= faults.dead;  // healed: both sides are told
+      default: return false;                                                            // what is late is not lost
     }
   });
 }
 
 /// What is wrong with an outcome; empty when nothing is.
 std::string flaw_of(Outcome const& outcome, std::vector<float> const& expected, SimulatedTransport const& transport) {
-  auto const deadline = VirtualTime{transport.timeout} +
-                        transport.faults.pause * static_cast<std::int64_t>(outcome.run.injected.size());
+  auto const deadline =
+      VirtualTime{transport.timeout} + transport.faults.pause * static_cast<std::int64_t>(outcome.run.injected.size());
   for (std::size_t rank = 0; rank < outcome.x.size(); ++rank) {
     auto const& end = outcome.run.ranks[rank];
     auto const who  = "rank " + std::to_string(rank);
@@ -89,20 +91,19 @@ std::string flaw_of(Outcome const& outcome, std::vector<float> const& expected, 
 
 struct Tally {
   int flaws = 0, right = 0, lost = 0;
-  std::uint64_t first = 0;                                                 // seed of the first flaw
+  std::uint64_t first = 0;  // seed of the first flaw
   std::string flaw;
   std::map<SimulatedFault, int> faults;
 };
 
-template <class R>
-void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tally) {
+template <class R> void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tally) {
   constexpr std::size_t n = 37;
   static auto expected    = std::map<int, std::vector<float>>{};
   auto const random       = Random{seed, 99};
   auto const ranks        = 2 + static_cast<int>(random.below(0, 6));
-  auto transport          = SimulatedTransport{.faults = SimulatedFaults::all(seed, random.uniform(1, 0.001F, 0.02F)),
-                                               .judge = judge};
-  transport.faults.most   = 1 + static_cast<int>(random.below(2, 4));
+  auto transport =
+      SimulatedTransport{.faults = SimulatedFaults::all(seed, random.uniform(1, 0.001F, 0.02F)), .judge = judge};
+  transport.faults.most = 1 + static_cast<int>(random.below(2, 4));
   if (random.below(3, 4) == 0) transport.model.noise = 0.5;
   if (!expected.contains(ranks)) expected[ranks] = reference<R>(ranks, n, Op::sum);
   auto const outcome = all_reduces<R>(ranks, n, transport);
@@ -118,9 +119,8 @@ void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tal
   }
 }
 
-template <class... R>
-Tally try_seeds(std::uint64_t seeds, Judgement (*judge)(Arrival const&) = in_order_once) {
-  using Try = void (*)(std::uint64_t, Judgement (*)(Arrival const&), Tally&);
+template <class... R> Tally try_seeds(std::uint64_t seeds, Judgement (*judge)(Arrival const&) = in_order_once) {
+  using Try            = void (*)(std::uint64_t, Judgement (*)(Arrival const&), Tally&);
   constexpr auto tries = std::array<Try, sizeof...(R)>{&try_seed<R>...};
   auto tally           = Tally{};
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) tries[seed % tries.size()](seed, judge, tally);
@@ -142,16 +142,15 @@ Judgement holds_for_ever(Arrival const& message) {
 
 /// Reuses memory that is still being sent.
 struct HastyAllReduce {
-  template <Endpoint E>
-  void all_reduce(E& at, Span<float> x, Op) const {
+  template <Endpoint E> void all_reduce(E& at, Span<float> x, Op) const {
     auto const P = at.size(), me = at.rank();
-    auto mine    = std::vector<float>(x.begin(), x.end()), theirs = mine;
-    auto total   = std::vector<std::vector<float>>(static_cast<std::size_t>(P));
+    auto mine = std::vector<float>(x.begin(), x.end()), theirs = mine;
+    auto total                          = std::vector<std::vector<float>>(static_cast<std::size_t>(P));
     total[static_cast<std::size_t>(me)] = mine;
     for (int i = 1; i < P; ++i) {
       auto sent = at.send((me + 1) % P, Tag{}, std::as_bytes(Span<float>{mine}));
       at.recv((me + P - 1) % P, Tag{}, std::as_writable_bytes(Span<float>{theirs})).wait();
-      mine = theirs;                                                       // before sent.wait()
+      mine = theirs;  // before sent.wait()
       sent.wait();
       total[static_cast<std::size_t>((me - i + P) % P)] = mine;
     }
@@ -163,20 +162,19 @@ struct HastyAllReduce {
 };
 
 void check_seeds(std::uint64_t seeds) {
-  auto const tally =
-      try_seeds<RingAllReduce, HalvingDoublingAllReduce, DoubleTreeAllReduce, ReduceToOne>(seeds);
+  auto const tally = try_seeds<RingAllReduce, HalvingDoublingAllReduce, DoubleTreeAllReduce, ReduceToOne>(seeds);
   INFO("seed " << tally.first << ": " << tally.flaw);
   CHECK(tally.flaws == 0);
-  CHECK(tally.right > 5'000);                                              // else nothing was survived
-  CHECK(tally.lost > 5'000);                                               // else nothing was tried
+  CHECK(tally.right > 5'000);  // else nothing was survived
+  CHECK(tally.lost > 5'000);   // else nothing was tried
   for (std::size_t i = 0; i < simulated_faults; ++i) CHECK(tally.faults.at(static_cast<SimulatedFault>(i)) > 500);
 }
 
 }  // namespace
 
 TEST_CASE("what is dropped, late, twice or overtaken does not change a bit", "[transport][simulated]") {
-  auto const what     = GENERATE(SimulatedFault::drop, SimulatedFault::delay, SimulatedFault::duplicate,
-                                 SimulatedFault::reorder);
+  auto const what =
+      GENERATE(SimulatedFault::drop, SimulatedFault::delay, SimulatedFault::duplicate, SimulatedFault::reorder);
   auto const expected = reference<RingAllReduce>(4, 37, Op::sum);
   for (std::uint64_t message = 0; message < 12; ++message) {
     auto const outcome = all_reduces<RingAllReduce>(4, 37, with(what, 1, message));
@@ -228,8 +226,8 @@ TEST_CASE("a rank that freezes is late, or taken for lost, and a rank that resta
   CHECK(seen["late"] > 5);
   CHECK(seen["lost"] > 5);
   auto const restarted = all_reduces<RingAllReduce>(3, 9, with(SimulatedFault::restart, 1, 2));
-  CHECK_THAT(restarted.run.ranks[1].message, Catch::Contains("rank 1 was given up by the other ranks") &&
-                                                 Catch::Contains("it was started again"));
+  CHECK_THAT(restarted.run.ranks[1].message,
+             Catch::Contains("rank 1 was given up by the other ranks") && Catch::Contains("it was started again"));
   CHECK_THAT(restarted.run.ranks[0].message, Catch::Contains("lost rank 1") && Catch::Contains("process ended"));
 }
 
@@ -256,8 +254,8 @@ TEST_CASE("every one of 100,000 seeds ends right, or names the culprit", "[trans
 TEST_CASE("a seed replays exactly", "[transport][simulated]") {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     auto const transport = SimulatedTransport{.model = {.noise = 0.3}, .faults = SimulatedFaults::all(seed, 0.01F)};
-    auto const once = all_reduces<DoubleTreeAllReduce>(5, 37, transport);
-    auto const again = all_reduces<DoubleTreeAllReduce>(5, 37, transport);
+    auto const once      = all_reduces<DoubleTreeAllReduce>(5, 37, transport);
+    auto const again     = all_reduces<DoubleTreeAllReduce>(5, 37, transport);
     CHECK(once.run.trace == again.run.trace);
     CHECK(once.run.injected == again.run.injected);
     for (std::size_t rank = 0; rank < 5; ++rank) {

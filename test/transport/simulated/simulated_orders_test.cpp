@@ -11,26 +11,27 @@ using namespace chorale::test;
 
 namespace {
 
-constexpr std::size_t bound = 20'000;                                      // orders; see every_order()
+constexpr std::size_t bound = 20'000;  // orders; see every_order()
 
 struct Tried {
   OrdersTried orders;
   std::size_t right = 0;
 };
 
-template <class R>
-Tried try_orders(int ranks, std::size_t n, std::size_t most = bound) {
+template <class R> Tried try_orders(int ranks, std::size_t n, std::size_t most = bound) {
   auto const expected = reference<R>(ranks, n, Op::sum);
   auto tried          = Tried{};
-  tried.orders = every_order(most, {}, [&](SimulatedTransport const& transport) {
+  tried.orders        = every_order(most, {}, [&](SimulatedTransport const& transport) {
     auto x = std::vector<std::vector<float>>{};
     for (Rank rank = 0; rank < ranks; ++rank) x.push_back(values_of(rank, n));
-    auto const run = simulate(ranks, [&](SimulatedEndpoint& at) {
-      R{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
-    }, transport);
-    auto const right = run.deadlock.empty() && std::all_of(x.begin(), x.end(), [&](auto const& mine) {
-      return same_bits(mine, expected);
-    });
+    auto const run = simulate(
+        ranks,
+        [&](SimulatedEndpoint& at) {
+          R{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
+        },
+        transport);
+    auto const right = run.deadlock.empty() &&
+                       std::all_of(x.begin(), x.end(), [&](auto const& mine) { return same_bits(mine, expected); });
     tried.right += right ? 1 : 0;
     return right;
   });
@@ -39,8 +40,7 @@ Tried try_orders(int ranks, std::size_t n, std::size_t most = bound) {
 
 /// Adds up whatever comes first: the bits depend on the order.
 struct FirstComeAllReduce {
-  template <Endpoint E>
-  void all_reduce(E& at, Span<float> x, Op) const {
+  template <Endpoint E> void all_reduce(E& at, Span<float> x, Op) const {
     auto const P = static_cast<std::size_t>(at.size()), me = static_cast<std::size_t>(at.rank());
     auto const mine = std::vector<float>(x.begin(), x.end());
     auto theirs     = std::vector<std::vector<float>>(P, std::vector<float>(x.size()));
@@ -66,8 +66,7 @@ struct FirstComeAllReduce {
 
 /// Right, as long as rank 0 hears from rank 1 first.
 struct ImpatientAllReduce {
-  template <Endpoint E>
-  void all_reduce(E& at, Span<float> x, Op) const {
+  template <Endpoint E> void all_reduce(E& at, Span<float> x, Op) const {
     auto y = std::vector<float>(x.begin(), x.end());
     if (at.rank() != 0) {
       at.send(0, Tag{}, std::as_bytes(x)).wait();
@@ -78,7 +77,7 @@ struct ImpatientAllReduce {
     for (Rank peer = 2; peer < at.size(); ++peer) {
       auto z = y;
       at.recv(peer, Tag{}, std::as_writable_bytes(Span<float>{z})).wait();
-      if (peer == 2 && !first.done()) at.recv(1, Tag{5}, {}).wait();       // waits for what never comes
+      if (peer == 2 && !first.done()) at.recv(1, Tag{5}, {}).wait();  // waits for what never comes
       for (std::size_t i = 0; i < x.size(); ++i) x[i] += z[i];
     }
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
@@ -118,24 +117,32 @@ TEST_CASE("an order that gives other bits, or blocks, is found and replayed", "[
     auto x = std::vector<std::vector<float>>{};
     for (Rank rank = 0; rank < 3; ++rank) {
       x.push_back(values_of(rank, 40));
-      for (auto& value : x.back()) value *= rank == 0 ? 1.0F : rank == 1 ? 49.1F : 7.3F;   // so that order shows
+      for (auto& value : x.back()) value *= rank == 0 ? 1.0F : rank == 1 ? 49.1F : 7.3F;  // so that order shows
     }
-    simulate(3, [&](SimulatedEndpoint& at) {
-      FirstComeAllReduce{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
-    }, transport).check();
+    simulate(
+        3,
+        [&](SimulatedEndpoint& at) {
+          FirstComeAllReduce{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
+        },
+        transport)
+        .check();
     if (std::none_of(results.begin(), results.end(), [&](auto const& other) { return same_bits(other, x[0]); }))
       results.push_back(x[0]);
     return true;
   });
   CHECK(orders.all);
-  CHECK(orders.orders == 720);                                             // six messages
-  CHECK(results.size() == 2);                                              // rank 0 hears from 1 first, or from 2
-  auto deadlock = std::string{};
+  CHECK(orders.orders == 720);  // six messages
+  CHECK(results.size() == 2);   // rank 0 hears from 1 first, or from 2
+  auto deadlock  = std::string{};
   auto const run = [](SimulatedTransport const& transport) {
     auto x = std::vector<std::vector<float>>(3, std::vector<float>{1});
-    return simulate(3, [&](SimulatedEndpoint& at) {
-      ImpatientAllReduce{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
-    }, transport).deadlock;
+    return simulate(
+               3,
+               [&](SimulatedEndpoint& at) {
+                 ImpatientAllReduce{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
+               },
+               transport)
+        .deadlock;
   };
   orders = every_order(bound, {}, [&](SimulatedTransport const& transport) {
     deadlock = run(transport);
@@ -153,9 +160,12 @@ TEST_CASE("seeded orders beyond the bound give the same bits", "[transport][simu
     auto drawn = std::uint64_t{0};
     for (Rank rank = 0; rank < 4; ++rank) x.push_back(values_of(rank, 9));
     auto const choose = [&](std::size_t n) -> std::size_t { return Random{seed, 0}.below(drawn++, n); };
-    simulate(4, [&](SimulatedEndpoint& at) {
-      RingAllReduce{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
-    }, {.choose = choose}).check();
+    simulate(4,
+             [&](SimulatedEndpoint& at) {
+               RingAllReduce{}.all_reduce(at, Span<float>{x[static_cast<std::size_t>(at.rank())]}, Op::sum);
+             },
+             {.choose = choose})
+        .check();
     auto const same = std::all_of(x.begin(), x.end(), [&](auto const& mine) { return same_bits(mine, expected); });
     if (!same || drawn == 0) FAIL("seed " << seed);
   }

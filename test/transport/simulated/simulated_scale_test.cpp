@@ -25,15 +25,13 @@ struct Measured {
 };
 
 /// body(at, x) on so many ranks, and what that took.
-template <class Body>
-Measured on_many(char const* what, int ranks, std::size_t n, Body body) {
+template <class Body> Measured on_many(char const* what, int ranks, std::size_t n, Body body) {
   auto measured    = Measured{};
   auto const begin = std::chrono::steady_clock::now();
   auto const cpu   = std::clock();
   for (Rank rank = 0; rank < ranks; ++rank) measured.x.push_back(values_of(rank, n));
-  measured.run = simulate(ranks, [&](SimulatedEndpoint& at) {
-    body(at, Span<float>{measured.x[static_cast<std::size_t>(at.rank())]});
-  });
+  measured.run = simulate(
+      ranks, [&](SimulatedEndpoint& at) { body(at, Span<float>{measured.x[static_cast<std::size_t>(at.rank())]}); });
   measured.run.check();
   auto messages = std::size_t{0};
   for (auto const& end : measured.run.ranks) messages += end.messages;
@@ -43,12 +41,11 @@ Measured on_many(char const* what, int ranks, std::size_t n, Body body) {
               what, ranks, messages, seconds(measured.run.time),
               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
               static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC, usage.ru_maxrss / 1'024);
-  CHECK(usage.ru_maxrss < long{8} << 20);                                  // KiB
+  CHECK(usage.ru_maxrss < long{8} << 20);  // KiB
   return measured;
 }
 
-template <class R>
-void check_bits(char const* what, int ranks) {
+template <class R> void check_bits(char const* what, int ranks) {
   constexpr std::size_t n = 96;
   auto const measured     = on_many(what, ranks, n, [](auto& at, auto x) { R{}.all_reduce(at, x, Op::sum); });
   auto const expected     = reference<R>(ranks, n, Op::sum);
@@ -65,7 +62,7 @@ void check_hierarchical(int ranks) {
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((at.rank() + static_cast<int>(i)) % 16);
     HierarchicalAllReduce{}.all_reduce(layers, x, Op::sum);
   });
-  auto wrong = 0;
+  auto wrong          = 0;
   for (auto const& x : measured.x)
     for (auto const value : x) wrong += value == P * 7.5F ? 0 : 1;
   CHECK(wrong == 0);

@@ -22,7 +22,7 @@ using Flat = std::vector<float>;
 /// Workers that make so many steps, and servers of so many elements each.
 struct Job {
   int workers, servers, steps;
-  std::size_t each;                                                        // elements of a server
+  std::size_t each;  // elements of a server
 
   std::size_t n() const { return each * static_cast<std::size_t>(servers); }
   Flat flat() const { return Flat(plan::header + n() + plan::trailer); }
@@ -54,23 +54,26 @@ template <class C, class O, class Step>
 Outcome serve_job(Job const& job, C when, O const& rule, Flat const& initial, SimulatedTransport transport, Step step) {
   transport.failures = FailureScope::peer;
   auto const shards  = job.shards();
-  auto outcome       = Outcome{.ledgers = std::vector<std::optional<parameter_server::ServerStatistics>>(
-                                   static_cast<std::size_t>(job.servers)),
-                               .values = initial,
-                               .pulled = std::vector<Flat>(static_cast<std::size_t>(job.workers), initial)};
-  outcome.run = simulate(shards.ranks(), [&](SimulatedEndpoint& at) {
-    if (at.rank() < job.workers) {
-      auto client = parameter_server::Client{at, shards};
-      for (int i = 0; i < job.steps; ++i) step(at, client, outcome.pulled[static_cast<std::size_t>(at.rank())], i);
-      return client.leave();
-    }
-    auto const server = static_cast<std::size_t>(at.rank() - job.workers);
-    auto service      = parameter_server::Server{at, when, rule, shards, initial};
-    service.serve();
-    outcome.ledgers[server] = service.ledger();
-    std::ranges::copy(service.shard().values(), body_of(outcome.values).begin() +
-                                                    static_cast<std::ptrdiff_t>(server * job.each));
-  }, transport);
+  auto outcome       = Outcome{
+            .ledgers = std::vector<std::optional<parameter_server::ServerStatistics>>(static_cast<std::size_t>(job.servers)),
+            .values  = initial,
+            .pulled  = std::vector<Flat>(static_cast<std::size_t>(job.workers), initial)};
+  outcome.run = simulate(
+      shards.ranks(),
+      [&](SimulatedEndpoint& at) {
+        if (at.rank() < job.workers) {
+          auto client = parameter_server::Client{at, shards};
+          for (int i = 0; i < job.steps; ++i) step(at, client, outcome.pulled[static_cast<std::size_t>(at.rank())], i);
+          return client.leave();
+        }
+        auto const server = static_cast<std::size_t>(at.rank() - job.workers);
+        auto service      = parameter_server::Server{at, when, rule, shards, initial};
+        service.serve();
+        outcome.ledgers[server] = service.ledger();
+        std::ranges::copy(service.shard().values(),
+                          body_of(outcome.values).begin() + static_cast<std::ptrdiff_t>(server * job.each));
+      },
+      transport);
   return outcome;
 }
 

@@ -45,27 +45,27 @@ bool is_culprit(Rank me, Rank lost, SimulatedRun const& run, SimulatedFaults con
       case SimulatedFault::corrupt:
         return (lost == event.rank && me == event.peer) || (lost == event.peer && me == event.rank);
       case SimulatedFault::partition: return faults.part_of_rank(lost, event) != faults.part_of_rank(me, event);
-      default: return false;                                               // what is late is not lost
+      default: return false;  // what is late is not lost
     }
   });
 }
 
 struct Tally {
-  int flaws = 0, whole = 0, missed = 0, failed = 0;                        // missed: servers went on without a worker
-  std::uint64_t first = 0;                                                 // seed of the first flaw
+  int flaws = 0, whole = 0, missed = 0, failed = 0;  // missed: servers went on without a worker
+  std::uint64_t first = 0;                           // seed of the first flaw
   std::string flaw;
   std::map<SimulatedFault, int> faults;
 };
 
-using Dropped = std::vector<std::vector<int>>;                             // [worker][step], by how many servers
+using Dropped = std::vector<std::vector<int>>;  // [worker][step], by how many servers
 
 constexpr int not_tried = -1, unknown = 100;
 
 template <class C>
 std::string flaw_of(Job const& job, C, Outcome const& outcome, Dropped const& dropped,
                     SimulatedTransport const& transport) {
-  auto const late = VirtualTime{transport.timeout} +
-                    transport.faults.pause * static_cast<std::int64_t>(outcome.run.injected.size());
+  auto const late =
+      VirtualTime{transport.timeout} + transport.faults.pause * static_cast<std::int64_t>(outcome.run.injected.size());
   for (Rank rank = 0; rank < job.workers + job.servers; ++rank) {
     auto const& end = outcome.run.ranks[static_cast<std::size_t>(rank)];
     auto const who  = "rank " + std::to_string(rank);
@@ -81,12 +81,12 @@ std::string flaw_of(Job const& job, C, Outcome const& outcome, Dropped const& dr
     auto applied = std::uint64_t{0};
     auto updates = 0.0;
     for (int step = 0; step < job.steps; ++step) {
-      auto together = std::map<int, int>{};                                // pushes of this step, by their round's size
+      auto together = std::map<int, int>{};  // pushes of this step, by their round's size
       for (int worker = 0; worker < job.workers; ++worker) {
         auto const k     = round_of(outcome.values[place(job, server, worker, step)], job.workers);
         auto const drops = dropped[static_cast<std::size_t>(worker)][static_cast<std::size_t>(step)];
         auto const what  = "push " + std::to_string(step) + " of worker " + std::to_string(worker) + " at server " +
-                           std::to_string(server);
+                          std::to_string(server);
         if (k < 0) return what + " was applied wrongly, or more than once";
         if (k > 0 && drops == not_tried) return what + " was applied, and never made";
         if (!C::rounds && k > 1) return what + " was applied with others";
@@ -96,8 +96,8 @@ std::string flaw_of(Job const& job, C, Outcome const& outcome, Dropped const& dr
         updates += 1.0 / k;
         ++together[k];
       }
-      if (C::rounds && C::spares == 0 && !together.empty() && (together.size() > 1 || together.begin()->first !=
-                                                                                          together.begin()->second))
+      if (C::rounds && C::spares == 0 && !together.empty() &&
+          (together.size() > 1 || together.begin()->first != together.begin()->second))
         return "step " + std::to_string(step) + " of server " + std::to_string(server) + " is not one round";
     }
     if (applied != ledger->applied || std::abs(updates - static_cast<double>(ledger->updates)) > 1e-3)
@@ -112,35 +112,35 @@ std::string flaw_of(Job const& job, C, Outcome const& outcome, Dropped const& dr
   return "";
 }
 
-template <class C>
-void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tally) {
-  auto const random     = Random{seed, 99};
-  auto job              = Job{2 + static_cast<int>(random.below(0, 4)), 1 + static_cast<int>(random.below(1, 3)), 4, 0};
-  job.each              = static_cast<std::size_t>(job.workers * job.steps);
-  auto transport        = SimulatedTransport{.faults = SimulatedFaults::all(seed, random.uniform(2, 0.0005F, 0.008F)),
-                                             .judge = judge};
+template <class C> void try_seed(std::uint64_t seed, Judgement (*judge)(Arrival const&), Tally& tally) {
+  auto const random = Random{seed, 99};
+  auto job          = Job{2 + static_cast<int>(random.below(0, 4)), 1 + static_cast<int>(random.below(1, 3)), 4, 0};
+  job.each          = static_cast<std::size_t>(job.workers * job.steps);
+  auto transport =
+      SimulatedTransport{.faults = SimulatedFaults::all(seed, random.uniform(2, 0.0005F, 0.008F)), .judge = judge};
   transport.faults.most = 1 + static_cast<int>(random.below(3, 4));
   if (random.below(4, 4) == 0) transport.model.noise = 0.5;
-  auto dropped   = Dropped(static_cast<std::size_t>(job.workers), std::vector<int>(4, not_tried));
-  auto gradients = std::vector<Flat>(static_cast<std::size_t>(job.workers), job.flat());
-  auto wrong     = std::string{};
-  auto const outcome = serve_job(job, C{}, optim::SGD{.learning_rate = 1}, job.flat(), transport,
-                                 [&](auto& at, auto& client, Flat& values, int step) {
-    auto const me = static_cast<std::size_t>(at.rank());
-    auto& mine    = gradients[me];
-    std::ranges::fill(mine, 0.0F);
-    for (int server = 0; server < job.servers; ++server) mine[place(job, server, at.rank(), step)] = 1;
-    StepHeader{mine}.rows() = 1;
-    at.work(100us * static_cast<int>(random.below(1'000 + 100 * me + static_cast<std::uint64_t>(step), 10)));
-    auto& drops = dropped[me][static_cast<std::size_t>(step)];
-    drops       = unknown;
-    drops       = client.push_and_pull({mine, {}, {}}, {values, {}}, 0);
-    for (auto const value : body_of(values))
-      if (round_of(value, job.workers) < 0) wrong = "rank " + std::to_string(at.rank()) + " pulled wrong values";
-    for (int server = 0; C::staleness == 0 && drops == 0 && server < job.servers; ++server)
-      if (values[place(job, server, at.rank(), step)] == 0)
-        wrong = "rank " + std::to_string(at.rank()) + " pulled values without its own push";
-  });
+  auto dropped       = Dropped(static_cast<std::size_t>(job.workers), std::vector<int>(4, not_tried));
+  auto gradients     = std::vector<Flat>(static_cast<std::size_t>(job.workers), job.flat());
+  auto wrong         = std::string{};
+  auto const outcome = serve_job(
+      job, C{}, optim::SGD{.learning_rate = 1}, job.flat(), transport,
+      [&](auto& at, auto& client, Flat& values, int step) {
+        auto const me = static_cast<std::size_t>(at.rank());
+        auto& mine    = gradients[me];
+        std::ranges::fill(mine, 0.0F);
+        for (int server = 0; server < job.servers; ++server) mine[place(job, server, at.rank(), step)] = 1;
+        StepHeader{mine}.rows() = 1;
+        at.work(100us * static_cast<int>(random.below(1'000 + 100 * me + static_cast<std::uint64_t>(step), 10)));
+        auto& drops = dropped[me][static_cast<std::size_t>(step)];
+        drops       = unknown;
+        drops       = client.push_and_pull({mine, {}, {}}, {values, {}}, 0);
+        for (auto const value : body_of(values))
+          if (round_of(value, job.workers) < 0) wrong = "rank " + std::to_string(at.rank()) + " pulled wrong values";
+        for (int server = 0; C::staleness == 0 && drops == 0 && server < job.servers; ++server)
+          if (values[place(job, server, at.rank(), step)] == 0)
+            wrong = "rank " + std::to_string(at.rank()) + " pulled values without its own push";
+      });
   auto const flaw = wrong.empty() ? flaw_of(job, C{}, outcome, dropped, transport) : wrong;
   for (auto const& event : outcome.run.injected) ++tally.faults[event.what];
   auto const all_served = std::ranges::all_of(outcome.ledgers, [](auto const& ledger) { return ledger.has_value(); });
@@ -178,9 +178,9 @@ void check_server_seeds(std::uint64_t seeds) {
   auto const tally = try_seeds(seeds);
   INFO("seed " << tally.first << ": " << tally.flaw);
   CHECK(tally.flaws == 0);
-  CHECK(tally.whole > 2'000);                                              // else nothing was survived
-  CHECK(tally.missed > 1'000);                                             // else no server went on without a worker
-  CHECK(tally.failed > 1'000);                                             // else no server was lost
+  CHECK(tally.whole > 2'000);   // else nothing was survived
+  CHECK(tally.missed > 1'000);  // else no server went on without a worker
+  CHECK(tally.failed > 1'000);  // else no server was lost
   for (std::size_t i = 0; i < simulated_faults; ++i) CHECK(tally.faults.at(static_cast<SimulatedFault>(i)) > 300);
 }
 

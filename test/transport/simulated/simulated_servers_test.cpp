@@ -29,16 +29,17 @@ Flat initial_values() {
   return flat;
 }
 
-template <class C>
-Outcome train(C when) {
+template <class C> Outcome train(C when) {
   auto gradients = std::vector<Flat>(16, large.flat());
-  return serve_job(large, when, optim::Adam{}, initial_values(), {.model = {.noise = 0.3, .seed = 5}},
-                   [&](auto& at, auto& client, Flat& values, int step) {
-    auto& mine = gradients[static_cast<std::size_t>(at.rank())];
-    at.work(Random{7, static_cast<std::uint64_t>(at.rank())}.below(static_cast<std::uint64_t>(step), 4) * 2ms + 5ms);
-    fill_gradient(mine, at.rank(), step);
-    client.push_and_pull({mine, {}, {}}, {values, {}}, 0);
-  });
+  return serve_job(
+      large, when, optim::Adam{}, initial_values(), {.model = {.noise = 0.3, .seed = 5}},
+      [&](auto& at, auto& client, Flat& values, int step) {
+        auto& mine = gradients[static_cast<std::size_t>(at.rank())];
+        at.work(Random{7, static_cast<std::uint64_t>(at.rank())}.below(static_cast<std::uint64_t>(step), 4) * 2ms +
+                5ms);
+        fill_gradient(mine, at.rank(), step);
+        client.push_and_pull({mine, {}, {}}, {values, {}}, 0);
+      });
 }
 
 /// What workers [first, first + n) bring, added up along a binary tree; n is a power of two.
@@ -48,7 +49,7 @@ Flat sum_of(int first, int n, int step) {
     fill_gradient(one, first, step);
     return one;
   }
-  auto left = sum_of(first, n / 2, step);
+  auto left        = sum_of(first, n / 2, step);
   auto const right = sum_of(first + n / 2, n / 2, step);
   for (std::size_t i = 0; i < left.size(); ++i) left[i] += right[i];
   return left;
@@ -57,7 +58,7 @@ Flat sum_of(int first, int n, int step) {
 /// One replica with the batch of all workers.
 Flat whole_batch() {
   auto values = initial_values(), slots = Flat(large.n() * optim::Adam::slots);
-  auto now    = optim::Moment{};
+  auto now = optim::Moment{};
   for (; now.step < static_cast<std::int64_t>(large.steps); ++now.step) {
     auto sum = sum_of(0, large.workers, static_cast<int>(now.step));
     optim::Adam{}.update<Cpu>(optim::Update{body_of(values), body_of(sum), slots, 1.0F / StepHeader{sum}.rows(), now});
@@ -100,7 +101,7 @@ TEST_CASE("each consistency has every push once in its ledger, and its own stale
     CHECK(spared.late > 0);
     auto const& loose = *free.ledgers[server];
     CHECK((loose.applied == 96 && loose.pushes() == 96 && loose.updates == 96));
-    CHECK(loose.staleness[0] + loose.staleness[1] < 20);                   // 15 others push meanwhile
+    CHECK(loose.staleness[0] + loose.staleness[1] < 20);  // 15 others push meanwhile
   }
   for (auto const* outcome : {&stale, &backup, &free}) outcome->run.check();
   CHECK(free.run.time < synchronous);
@@ -110,15 +111,13 @@ TEST_CASE("each consistency has every push once in its ledger, and its own stale
 
 TEST_CASE("a worker that is killed is only missed, and a server that is killed is named with its shard",
           "[transport][simulated][ps]") {
-  auto const job = Job{3, 2, 4, 12};
-  auto gradient  = job.flat();
+  auto const job              = Job{3, 2, 4, 12};
+  auto gradient               = job.flat();
   StepHeader{gradient}.rows() = 1;
-  auto const with_kill_of = [&](Rank rank) {
-    return serve_job(job, Synchronous{}, optim::SGD{}, job.flat(),
-                     {.faults = {.scheduled = {{SimulatedFault::kill, rank, 5}}}},
-                     [&](auto&, auto& client, Flat& values, int) {
-                       client.push_and_pull({gradient, {}, {}}, {values, {}}, 0);
-                     });
+  auto const with_kill_of     = [&](Rank rank) {
+    return serve_job(
+        job, Synchronous{}, optim::SGD{}, job.flat(), {.faults = {.scheduled = {{SimulatedFault::kill, rank, 5}}}},
+        [&](auto&, auto& client, Flat& values, int) { client.push_and_pull({gradient, {}, {}}, {values, {}}, 0); });
   };
   auto const without_worker = with_kill_of(1);
   for (Rank rank : {0, 2, 3, 4}) CHECK(without_worker.run.ranks[static_cast<std::size_t>(rank)].message == "");

@@ -45,8 +45,7 @@ struct ListeningTransport {
 };
 
 /// Tells an endpoint all there is to tell, and returns what the transport below has heard of it.
-template <class E>
-std::vector<std::string> told(E& at, std::vector<std::string> const& heard) {
+template <class E> std::vector<std::string> told(E& at, std::vector<std::string> const& heard) {
   announce(at, Operation{Collective::broadcast, Op::sum, Element::f32, 4, Tag{7}, {}});
   begin_step(at, 12);
   fail(at, "enough.");

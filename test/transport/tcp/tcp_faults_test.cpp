@@ -26,7 +26,7 @@ constexpr auto short_limits =
 /// What a rank knows when it is over: when, as what kind of error, and the first cause.
 struct Report {
   double at = 0;
-  int kind  = -1, culprit = -1;
+  int kind = -1, culprit = -1;
   std::string cause;
 
   static Report parse(std::string const& line) {
@@ -48,8 +48,7 @@ struct Report {
 };
 
 /// All-reduces, one a step, until something happens. Says "ready" after step 3, and what the PeerLost says.
-template <class Step>
-void train(TcpTransport const& transport, int ranks, Rank rank, Voice voice, Step step) {
+template <class Step> void train(TcpTransport const& transport, int ranks, Rank rank, Voice voice, Step step) {
   auto at = std::move(transport.connect(Group{ranks, {rank}})[0]);
   auto x  = std::vector<float>(100'003, 1.0F);
   try {
@@ -70,8 +69,9 @@ auto const go_on = [](TcpEndpoint&, std::uint64_t) { return true; };
 
 /// Few ranks have all links, more a ring: then most have none with the one that is lost.
 TcpTransport of_ranks(int ranks, Timeouts timeouts = {}) {
-  return {.addresses = free_loopback_addresses(ranks), .timeouts = timeouts,
-          .topology = ranks > 4 ? Topology::ring() : Topology::all_pairs()};
+  return {.addresses = free_loopback_addresses(ranks),
+          .timeouts  = timeouts,
+          .topology  = ranks > 4 ? Topology::ring() : Topology::all_pairs()};
 }
 
 /// All but `culprit` tell the same cause, which names it, between `least` and `most` seconds after `since`.
@@ -109,14 +109,14 @@ TEST_CASE("a rank that is killed in mid-operation is named by all others within 
 TEST_CASE("a rank that is killed between steps is named by all others within a second", "[transport][tcp][fault]") {
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(3)};
   auto processes       = Processes{3, [&](Rank rank, Voice voice) {
-    train(transport, 3, rank, voice, [&](TcpEndpoint&, std::uint64_t step) {
-      if (rank == 0 && step == 5) {
-        voice.say("computing");
-        for (;;) ::pause();
-      }
-      return true;
-    });
-  }};
+                               train(transport, 3, rank, voice, [&](TcpEndpoint&, std::uint64_t step) {
+                                 if (rank == 0 && step == 5) {
+                                   voice.say("computing");
+                                   for (;;) ::pause();
+                                 }
+                                 return true;
+                               });
+                             }};
   processes.expect(0, "computing");
   for (Rank rank = 1; rank < 3; ++rank) CHECK(processes.line(rank) == "ready");
   auto const since = seconds_now();
@@ -144,19 +144,19 @@ TEST_CASE("a rank that is stopped is declared dead after Timeouts::dead, and tol
 TEST_CASE("a rank that is stopped for less than Timeouts::dead costs nothing but the time", "[transport][tcp][fault]") {
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(2), .timeouts = short_limits};
   auto processes       = Processes{2, [&](Rank rank, Voice voice) {
-    auto resumed = false;
-    auto until   = seconds_now() + 3600;
-    train(transport, 2, rank, voice, [&](TcpEndpoint& at, std::uint64_t step) {
-      if (step == 3) until = seconds_now() + 1.5;
-      auto over = std::array{seconds_now() > until ? 1.0F : 0.0F};         // of rank 0
-      RingAllReduce{}.all_reduce(at, Span<float>{over}, Op::max);
-      resumed = over[0] == 1.0F;
-      return !resumed;
-    });
-  }};
+                               auto resumed = false;
+                               auto until   = seconds_now() + 3600;
+                               train(transport, 2, rank, voice, [&](TcpEndpoint& at, std::uint64_t step) {
+                                 if (step == 3) until = seconds_now() + 1.5;
+                                 auto over = std::array{seconds_now() > until ? 1.0F : 0.0F};  // of rank 0
+                                 RingAllReduce{}.all_reduce(at, Span<float>{over}, Op::max);
+                                 resumed = over[0] == 1.0F;
+                                 return !resumed;
+                               });
+                             }};
   for (Rank rank = 0; rank < 2; ++rank) CHECK(processes.line(rank) == "ready");
   processes.send(1, SIGSTOP);
-  auto const until = seconds_now() + 0.45;                                 // 0.3 of `dead`
+  auto const until = seconds_now() + 0.45;  // 0.3 of `dead`
   spin_until([&] { return seconds_now() > until; });
   processes.send(1, SIGCONT);
   for (Rank rank = 0; rank < 2; ++rank) {
@@ -166,20 +166,20 @@ TEST_CASE("a rank that is stopped for less than Timeouts::dead costs nothing but
 }
 
 TEST_CASE("a rank that lives but does not work is named, and not one that waits for it", "[transport][tcp][fault]") {
-  auto timeouts  = short_limits;
-  timeouts.stuck = 1'500ms;
+  auto timeouts        = short_limits;
+  timeouts.stuck       = 1'500ms;
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(4), .timeouts = timeouts};
   auto processes       = Processes{4, [&](Rank rank, Voice voice) {
-    auto told    = transport;
-    told.log     = [voice](std::string const& line) { voice.say(line); };
-    train(told, 4, rank, voice, [&](TcpEndpoint&, std::uint64_t step) {
-      if (rank == 2 && step == 5) {
-        voice.say("asleep");
-        for (;;) ::pause();
-      }
-      return true;
-    });
-  }};
+                               auto told = transport;
+                               told.log  = [voice](std::string const& line) { voice.say(line); };
+                               train(told, 4, rank, voice, [&](TcpEndpoint&, std::uint64_t step) {
+                                 if (rank == 2 && step == 5) {
+                                   voice.say("asleep");
+                                   for (;;) ::pause();
+                                 }
+                                 return true;
+                               });
+                             }};
   processes.expect(2, "asleep");
   auto const since = seconds_now();
   auto first       = std::string{};
@@ -188,13 +188,13 @@ TEST_CASE("a rank that lives but does not work is named, and not one that waits 
     CHECK_THAT(processes.line(rank), Catch::Contains("rank " + std::to_string(rank) + ": step 5: waiting ") &&
                                          Catch::Contains("for rank 2 (host ") && Catch::Contains("last step 5"));
     auto line = processes.line(rank);
-    while (line.find(": waiting ") != std::string::npos) line = processes.line(rank);    // of a peer that is late, too
+    while (line.find(": waiting ") != std::string::npos) line = processes.line(rank);  // of a peer that is late, too
     auto const report = Report::parse(line);
     INFO("rank " << rank << " after " << report.at - since << " s: " << line);
     CHECK(report.is(Fault::peer_stalled));
     CHECK(report.culprit == 2);
     CHECK_THAT(report.cause, Catch::Contains("it is alive, but nothing has moved for "));
-    CHECK(report.at - since < 20);                                         // far from any other limit
+    CHECK(report.at - since < 20);  // far from any other limit
     if (first.empty()) first = report.cause;
     CHECK(report.cause == first);
   }
@@ -203,8 +203,8 @@ TEST_CASE("a rank that lives but does not work is named, and not one that waits 
 TEST_CASE("a fault does not wait for a warning that would come later", "[transport][tcp][fault]") {
   auto const lives = GENERATE(true, false);
   auto now         = tcp::FailureDetector::Time{};
-  auto detector    = tcp::FailureDetector{{.warn_silent = 30s, .dead = 3s, .warn_stuck = 30s, .stuck = 3s},
-                                       FailureScope::group, 0, 2, now};
+  auto detector    = tcp::FailureDetector{
+         {.warn_silent = 30s, .dead = 3s, .warn_stuck = 30s, .stuck = 3s}, FailureScope::group, 0, 2, now};
   auto const tick  = detector.tick(10);
   auto const begin = now;
   auto warnings    = 0;
@@ -225,39 +225,38 @@ TEST_CASE("a fault does not wait for a warning that would come later", "[transpo
 TEST_CASE("the death of a rank is told although nobody waits", "[transport][tcp][fault]") {
   auto const transport = TcpTransport{.addresses = free_loopback_addresses(2)};
   auto processes       = Processes{2, [&](Rank rank, Voice voice) {
-    auto at = std::move(transport.connect(Group{2, {rank}})[0]);
-    voice.say("ready");
-    if (rank == 1) for (;;) ::pause();
-    try {
-      for (;;) at.announce({});                                            // computes, and never asks for a message
-    } catch (PeerLost const& lost) {
-      voice.say(Report::line(lost));
-      throw;
-    }
-  }};
+                               auto at = std::move(transport.connect(Group{2, {rank}})[0]);
+                               voice.say("ready");
+                               if (rank == 1)
+                                 for (;;) ::pause();
+                               try {
+                                 for (;;) at.announce({});  // computes, and never asks for a message
+                               } catch (PeerLost const& lost) {
+                                 voice.say(Report::line(lost));
+                                 throw;
+                               }
+                             }};
   for (Rank rank = 0; rank < 2; ++rank) CHECK(processes.line(rank) == "ready");
   auto const since = seconds_now();
   processes.send(1, SIGKILL);
   check_survivors(processes, 2, 1, Fault::peer_lost, since, 0, 1);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)                                         // UBSan opens pipes to look at objects
+#if !defined(__SANITIZE_ADDRESS__)  // UBSan opens pipes to look at objects
 TEST_CASE("a process without descriptors is told so, whichever it lacks", "[transport][tcp][fault]") {
   auto processes = Processes{1, [](Rank, Voice voice) {
-    auto const used = static_cast<rlim_t>(::dup(0));
-    auto few        = rlimit{};
-    ::getrlimit(RLIMIT_NOFILE, &few);
-    for (few.rlim_cur = used;; ++few.rlim_cur) {
-      if (::setrlimit(RLIMIT_NOFILE, &few) != 0) throw Error{"the limit cannot be set"};
-      try {
-        TcpTransport{.log = [](std::string const&) {}}.connect(Group::all_local(2));
-        return voice.say("enough");
-      } catch (OutOfDescriptors const& error) {
-        voice.say(error.what());
-      }
-    }
-  }};
-  auto lines = 0;
+                               auto const used = static_cast<rlim_t>(::dup(0));
+                               auto few        = rlimit{};
+                               ::getrlimit(RLIMIT_NOFILE, &few);
+                               for (few.rlim_cur = used;; ++few.rlim_cur) {
+                                 if (::setrlimit(RLIMIT_NOFILE, &few) != 0) throw Error{"the limit cannot be set"};
+                                 try {
+                                   TcpTransport{.log = [](std::string const&) {}}.connect(Group::all_local(2));
+                                   return voice.say("enough");
+                                 } catch (OutOfDescriptors const& error) { voice.say(error.what()); }
+                               }
+                             }};
+  auto lines     = 0;
   for (auto line = processes.line(0); line != "enough"; line = processes.line(0), ++lines)
     REQUIRE_THAT(line, Catch::Contains("EMFILE") && Catch::Contains("ulimit -n"));
   CHECK(lines >= 10);

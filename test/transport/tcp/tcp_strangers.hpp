@@ -30,7 +30,7 @@ inline FileDescriptor connected(std::string const& address) {
   at.sin_family      = AF_INET;
   at.sin_port        = htons(TcpAddress::parse(address).port);
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  for (int tries = 0; tries < 100'000; ++tries) {                          // until somebody listens
+  for (int tries = 0; tries < 100'000; ++tries) {  // until somebody listens
     auto socket = FileDescriptor{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (::connect(socket.number(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0) return socket;
     std::this_thread::yield();
@@ -53,9 +53,9 @@ class FakeRank {
     identity.world = 2;
     std::ranges::copy(std::as_bytes(Span<char const>{std::string_view{"chorale"}}), identity.job.begin());
     for (std::uint8_t channel = 0; channel < 2; ++channel) {
-      identity.channel  = channel;
-      sockets[channel]  = connected(address);
-      auto dialer       = wire::Initiator{identity, 0, nullptr};
+      identity.channel = channel;
+      sockets[channel] = connected(address);
+      auto dialer      = wire::Initiator{identity, 0, nullptr};
       while (dialer.state() == wire::Handshake::State::talking) {
         auto const out = dialer.to_send();
         send_all(sockets[channel], out);
@@ -78,7 +78,7 @@ class FakeRank {
   }
 
   std::array<FileDescriptor, 2> sockets;
-  std::string reason;                                                      // of a refusal
+  std::string reason;  // of a refusal
 };
 
 /// Stands between rank 1 and rank 0, and does something to the bytes of the data connection after the k-th.
@@ -103,7 +103,7 @@ class Proxy {
  private:
   struct Pair {
     FileDescriptor dialer, listener;
-    std::size_t passed = 0;                                                // bytes from the dialer
+    std::size_t passed = 0;  // bytes from the dialer
   };
 
   void run() {
@@ -135,7 +135,7 @@ class Proxy {
         if (deed_ == Deed::cut) {
           send_all(to, all.first(k_ - before));
           for (auto const* socket : {&from, &to}) {
-            auto const at_once = linger{1, 0};                             // RST
+            auto const at_once = linger{1, 0};  // RST
             ::setsockopt(socket->number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
           }
           return false;
@@ -151,7 +151,7 @@ class Proxy {
   Deed deed_;
   std::size_t k_;
   FileDescriptor listens_;
-  std::vector<Pair> pairs_;                                                // the second one is for data
+  std::vector<Pair> pairs_;  // the second one is for data
   std::atomic<bool> stop_{false};
   NamedThread thread_;
 };

@@ -25,8 +25,7 @@ Operation reduction(std::uint64_t count, Tag tag, std::uint32_t line = 1) {
   return {Collective::all_reduce, Op::sum, Element::f32, count, tag, {"train.cpp", line}};
 }
 
-template <class R>
-void check_sums(int ranks, std::size_t n) {
+template <class R> void check_sums(int ranks, std::size_t n) {
   auto const ended = on_ranks<TcpTransport>(ranks, n, [](auto& at, auto& x) {
     for (int step = 0; step < 3; ++step) R{}.all_reduce(at, x, Op::sum);
   });
@@ -63,8 +62,8 @@ TEST_CASE("an all-reduce over TCP leaves the same sum on all ranks", "[transport
 }
 
 TEST_CASE("messages of any size arrive whole over TCP", "[transport][tcp]") {
-  auto const sizes = std::array<std::size_t, 10>{0,      1,       63,      32'768,    33'728,
-                                                 33'729, 262'144, 262'145, 1'048'577, 3'145'728};
+  auto const sizes =
+      std::array<std::size_t, 10>{0, 1, 63, 32'768, 33'728, 33'729, 262'144, 262'145, 1'048'577, 3'145'728};
   auto const ended = on_ranks<TcpTransport>(2, 0, [&](auto& at, auto&) {
     for (auto const size : sizes) {
       auto mine = std::vector<std::byte>(size), theirs = std::vector<std::byte>(size);
@@ -102,7 +101,7 @@ TEST_CASE("messages with different tags overtake one another over TCP, those wit
 TEST_CASE("a message of an operation that is not announced yet waits, and one that is wanted overtakes it",
           "[transport][tcp]") {
   auto const ended = on_ranks<TcpTransport>(2, 600'000, [](auto& at, auto& x) {
-    auto const a = x.first(300'000), b = x.subspan(300'000);               // several frames each
+    auto const a = x.first(300'000), b = x.subspan(300'000);  // several frames each
     if (at.rank() == 0) {
       at.announce(reduction(1, Tag{1}));
       at.announce(reduction(2, Tag{2}));
@@ -155,9 +154,9 @@ TEST_CASE("thousands of TCP messages pass in order, with 64 under way and the ne
 
 TEST_CASE("64 large messages each way at once do not wait for one another", "[transport][tcp]") {
   constexpr std::size_t n = 20'000;
-  auto const ended = on_ranks<TcpTransport>(2, 64 * n, [](auto& at, auto& x) {
-    auto got     = std::vector<float>(x.size());
-    auto flying  = std::vector<TcpEndpoint::pending>{};
+  auto const ended        = on_ranks<TcpTransport>(2, 64 * n, [](auto& at, auto& x) {
+    auto got    = std::vector<float>(x.size());
+    auto flying = std::vector<TcpEndpoint::pending>{};
     for (unsigned i = 0; i < 64; ++i) flying.push_back(at.send(1 - at.rank(), Tag{i}, out(x.subspan(i * n, n))));
     for (unsigned i = 0; i < 64; ++i)
       flying.push_back(at.recv(1 - at.rank(), Tag{i}, in(Span<float>{got}.subspan(i * n, n))));
@@ -168,7 +167,7 @@ TEST_CASE("64 large messages each way at once do not wait for one another", "[tr
 }
 
 TEST_CASE("ranks that bring different sizes are told both, over TCP", "[transport][tcp]") {
-  auto const sent = GENERATE(as<std::size_t>{}, 10, 600'000);
+  auto const sent  = GENERATE(as<std::size_t>{}, 10, 600'000);
   auto const ended = on_ranks<TcpTransport>(2, sent, [](auto& at, auto& x) {
     if (at.rank() == 0) at.send(1, Tag{3}, out(x)).wait();
     else at.recv(0, Tag{3}, in(x.first(4))).wait();
@@ -181,12 +180,12 @@ TEST_CASE("ranks that bring different sizes are told both, over TCP", "[transpor
 
 TEST_CASE("ranks in different operations are told both before memory is touched", "[transport][tcp]") {
   struct Case {
-    Operation first[2], second[2];                                         // [rank]
+    Operation first[2], second[2];  // [rank]
     char const* says;
   };
   auto const a = reduction(400, Tag{1}, 41), b = reduction(500, Tag{1}, 41), c = reduction(400, Tag{2}, 57);
-  auto const which = GENERATE_COPY(Case{{a, b}, {a, a}, "500 float"},      // another size
-                                   Case{{a, c}, {c, a}, "tag 2"},          // another order
+  auto const which = GENERATE_COPY(Case{{a, b}, {a, a}, "500 float"},                                  // another size
+                                   Case{{a, c}, {c, a}, "tag 2"},                                      // another order
                                    Case{{a, reduction(400, Tag{1}, 99)}, {a, a}, "at another line"});  // another line
   auto const ended = on_ranks<TcpTransport>(3, 4, [&](auto& at, auto& x) {
     auto const side = at.rank() == 1 ? 1U : 0U;
@@ -224,7 +223,7 @@ TEST_CASE("a rank that fails is named by all others over TCP, from every operati
       try {
         RingAllReduce{}.all_reduce(at, x, Op::sum);
       } catch (PeerLost const&) {
-        at.recv(0, Tag{}, in(x)).wait();                                   // the same again
+        at.recv(0, Tag{}, in(x)).wait();  // the same again
       }
     }
   });
@@ -241,9 +240,9 @@ TEST_CASE("a rank that ended and is waited for is named", "[transport][tcp]") {
   auto endpoints = TcpTransport{}.connect(Group::all_local(3));
   auto x         = std::array{1.0F};
   endpoints[2].send(0, Tag{1}, out(x)).wait();
-  endpoints.pop_back();                                                    // rank 2 says goodbye
+  endpoints.pop_back();  // rank 2 says goodbye
   auto y = std::array{0.0F};
-  endpoints[0].recv(2, Tag{1}, in(y)).wait();                              // what it sent before is here
+  endpoints[0].recv(2, Tag{1}, in(y)).wait();  // what it sent before is here
   CHECK(y == x);
   CHECK_THROWS_WITH(endpoints[0].recv(2, Tag{1}, in(y)).wait(),
                     Catch::Contains("rank 0 lost rank 2") && Catch::Contains("it had ended and left the group"));
@@ -265,7 +264,8 @@ TEST_CASE("addresses that cannot work are refused", "[transport][tcp]") {
   auto const secret = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, at least"}})};
   CHECK(TcpTransport{.addresses = {"0.0.0.0:0"}, .secret = secret}.connect(Group::all_local(1)).size() == 1);
   CHECK(TcpTransport{.addresses = {"0.0.0.0:0"}, .insecure_network = AllowInsecureNetwork{}}
-            .connect(Group::all_local(1)).size() == 1);
+            .connect(Group::all_local(1))
+            .size() == 1);
   CHECK_THROWS_WITH((TcpTransport{.addresses = {"192.0.2.1:0"}, .secret = secret}.connect(Group::all_local(1))),
                     Catch::Contains("rank 0 cannot listen on 192.0.2.1:0"));
   CHECK_THROWS_WITH((TcpTransport{.addresses = {"127.0.0.1:0"}}.connect(Group::all_local(2))),
@@ -278,7 +278,7 @@ TEST_CASE("addresses that cannot work are refused", "[transport][tcp]") {
 TEST_CASE("ranks with the same secret and plan join, and bytes pass", "[transport][tcp]") {
   auto transport   = TcpTransport{.job = "a name of more than sixteen bytes", .plan = {"dense/kernel f32[784,128]"}};
   transport.secret = Secret{std::as_bytes(Span<char const>{std::string_view{"sixteen bytes, at least"}})};
-  auto const ended = on_ranks<TcpTransport>(
-      3, 100, [](auto& at, auto& x) { ReduceToOne{}.all_reduce(at, x, Op::max); }, transport);
+  auto const ended =
+      on_ranks<TcpTransport>(3, 100, [](auto& at, auto& x) { ReduceToOne{}.all_reduce(at, x, Op::max); }, transport);
   for (auto const& rank : ended) CHECK(rank.error == "");
 }

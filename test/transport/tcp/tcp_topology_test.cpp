@@ -28,7 +28,7 @@ namespace {
 std::size_t sockets() {
   auto n = std::size_t{0};
   for (auto const& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
-    auto error = std::error_code{};                                        // the iterator's own is gone soon
+    auto error = std::error_code{};  // the iterator's own is gone soon
     n += std::filesystem::read_symlink(entry.path(), error).string().starts_with("socket:") ? 1 : 0;
   }
   return n;
@@ -41,8 +41,8 @@ std::size_t sockets_of(int ranks, Topology topology) {
   return sockets() - before;
 }
 
-using Algorithms = std::tuple<RingAllReduce, TreeAllReduce, DoubleTreeAllReduce, HalvingDoublingAllReduce,
-                              RecursiveDoublingAllReduce>;
+using Algorithms =
+    std::tuple<RingAllReduce, TreeAllReduce, DoubleTreeAllReduce, HalvingDoublingAllReduce, RecursiveDoublingAllReduce>;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ TEST_CASE("the links of a schedule are the pairs that talk in it", "[transport][
   STATIC_REQUIRE(topology_of<BinomialBroadcast>().pairs(8) == 7);          // a tree
   STATIC_REQUIRE(topology_of<PairwiseAllReduce>().pairs(8) == Topology::of(8));
   STATIC_REQUIRE(topology_for_training<RingAllReduce>().pairs(16) == 16 * 5 / 2);
-  CHECK(topology_for_training<RingAllReduce>().pairs(64) == 64 * 7 / 2);          // too many steps for clang
+  CHECK(topology_for_training<RingAllReduce>().pairs(64) == 64 * 7 / 2);  // too many steps for clang
   for (int ranks = 1; ranks <= 17; ++ranks) {
     CHECK(topology_of<RingAllReduce>().text(ranks) == Topology::ring().text(ranks));
     CHECK(Topology::all_pairs().pairs(ranks) == Topology::of(ranks));
@@ -93,11 +93,11 @@ TEST_CASE("what training uses works over its links: broadcast, gather, barrier a
 }
 
 TEST_CASE("a pair without a link has one socket less at both ends", "[transport][tcp][links]") {
-  constexpr int ranks   = 16;
-  auto const all        = sockets_of(ranks, Topology::all_pairs());
-  auto const in_a_ring  = sockets_of(ranks, Topology::ring());
-  auto const listeners  = std::size_t{ranks};
-  CHECK(all == listeners + 4 * Topology::of(ranks));                       // a pair has two connections of two ends
+  constexpr int ranks  = 16;
+  auto const all       = sockets_of(ranks, Topology::all_pairs());
+  auto const in_a_ring = sockets_of(ranks, Topology::ring());
+  auto const listeners = std::size_t{ranks};
+  CHECK(all == listeners + 4 * Topology::of(ranks));  // a pair has two connections of two ends
   CHECK(in_a_ring == listeners + 2 * Topology::of(ranks) + 2 * ranks);
 }
 
@@ -109,9 +109,9 @@ TEST_CASE("to send where there is no link is refused with both ranks and the rem
                     Catch::Contains("0 and rank 2 have no connection for data") &&
                         Catch::Contains("Topology::all_pairs(), or topology_of<..>()"));
   CHECK_THROWS_WITH(endpoints[0].recv(2, Tag{1}, byte), Catch::Contains("rank 0 and rank 2 have no connection"));
-  CHECK(!endpoints[0].lost(2));                                            // it is there all the same
+  CHECK(!endpoints[0].lost(2));  // it is there all the same
   endpoints[0].send(1, Tag{1}, byte).wait();
-  endpoints[0].send(0, Tag{1}, byte);                                      // to itself, too
+  endpoints[0].send(0, Tag{1}, byte);  // to itself, too
   auto got = std::array{std::byte{0}};
   endpoints[1].recv(0, Tag{1}, got).wait();
   endpoints[0].recv(0, Tag{1}, byte).wait();
@@ -145,9 +145,7 @@ TEST_CASE("ranks with other links do not fit, and both are told", "[transport][t
       if (rank == 2) transport.topology = Topology::ring();
       try {
         transport.connect(Group{4, {rank}});
-      } catch (Disagreement const& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-      }
+      } catch (Disagreement const& error) { errors[static_cast<std::size_t>(rank)] = error.what(); }
     });
   threads.clear();
   for (auto const& error : errors)

@@ -97,13 +97,12 @@ TEST_CASE("a flipped bit in header, payload or tag is found, and what came is wi
   CHECK(opens(receiver, frame));
 }
 
-TEST_CASE("a frame that comes twice, too early, too short or back to its sender does not open",
-          "[transport][sealed]") {
+TEST_CASE("a frame that comes twice, too early, too short or back to its sender does not open", "[transport][sealed]") {
   auto sender   = Sealed{some_key(), End::dialer};
   auto receiver = Sealed{some_key(), End::acceptor};
   auto first    = sealed(sender, text_of(40));
   auto second   = sealed(sender, text_of(40));
-  CHECK(first.payload != second.payload);                                  // another number, another stream
+  CHECK(first.payload != second.payload);  // another number, another stream
   SECTION("twice") {
     auto again = first;
     CHECK(opens(receiver, first));
@@ -124,7 +123,7 @@ TEST_CASE("a frame that comes twice, too early, too short or back to its sender 
 }
 
 TEST_CASE("the key changes after so many bytes, on both ends at once", "[transport][sealed]") {
-  auto few     = Sealed{some_key(), End::dialer, 200};                     // two frames of 64 + 40 bytes
+  auto few     = Sealed{some_key(), End::dialer, 200};  // two frames of 64 + 40 bytes
   auto many    = Sealed{some_key(), End::dialer};
   auto to_few  = Sealed{some_key(), End::acceptor, 200};
   auto to_many = Sealed{some_key(), End::acceptor};
@@ -143,14 +142,13 @@ TEST_CASE("a seal may be moved with its connection", "[transport][sealed]") {
   auto moved    = std::move(sender);
   auto receiver = Sealed{some_key(), End::acceptor};
   auto first    = sealed(moved, text_of(9));
-  CHECK_FALSE(opens(receiver, first));                                     // it is the second one
+  CHECK_FALSE(opens(receiver, first));  // it is the second one
 }
 
 TEST_CASE("too little room for a sealed frame is the caller's mistake", "[transport][sealed]") {
   auto sender = Sealed{some_key(), End::dialer};
   auto frame  = Frame{};
-  CHECK_THROWS_WITH(sender.seal(frame.header, text_of(10), frame.payload, frame.tag),
-                    Catch::Contains("0 of 10 bytes"));
+  CHECK_THROWS_WITH(sender.seal(frame.header, text_of(10), frame.payload, frame.tag), Catch::Contains("0 of 10 bytes"));
 }
 
 TEST_CASE("without protection the payload goes as it is, and from where it is", "[transport][sealed]") {

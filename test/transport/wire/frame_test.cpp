@@ -32,13 +32,16 @@ HeaderBytes forged(std::size_t offset, ConstBytes other) {
 Parse result_of(ConstBytes bytes) { return parse(bytes, no_limit).result; }
 
 Loss some_loss() {
-  return {.fault = Fault::peer_stalled, .rank = 3, .host = "10.0.0.4:4400",
-          .operation = "all_reduce (sum) of 400 float", .sequence = 7, .step = 812,
-          .reason = "it closed the connection"};
+  return {.fault     = Fault::peer_stalled,
+          .rank      = 3,
+          .host      = "10.0.0.4:4400",
+          .operation = "all_reduce (sum) of 400 float",
+          .sequence  = 7,
+          .step      = 812,
+          .reason    = "it closed the connection"};
 }
 
-template <class Payload>
-Buffer written_payload(Payload const& payload) {
+template <class Payload> Buffer written_payload(Payload const& payload) {
   auto room = std::array<std::byte, Payload::max_bytes>{};
   return buffer(ConstBytes{room}.first(payload.write(room)));
 }
@@ -62,10 +65,20 @@ TEST_CASE("what is written is what is parsed, for any header", "[transport][fram
 TEST_CASE("a header has the bytes that the page about the wire says", "[transport][golden]") {
   auto payload = Buffer{};
   for (unsigned i = 0; i < 192; ++i) payload.push_back(static_cast<std::byte>(i % 64));
-  auto const header = Header{.flags = 0x80, .incarnation = 5, .from = 2, .to = 1, .sequence = 7,
-                             .collective = Collective::all_reduce, .op = Op::min, .element = Element::f64,
-                             .tag = Tag{9}, .count = 400, .fingerprint = 0xDEADBEEF, .length = 192,
-                             .payload_crc = crc32c(payload), .root = 3};
+  auto const header = Header{.flags       = 0x80,
+                             .incarnation = 5,
+                             .from        = 2,
+                             .to          = 1,
+                             .sequence    = 7,
+                             .collective  = Collective::all_reduce,
+                             .op          = Op::min,
+                             .element     = Element::f64,
+                             .tag         = Tag{9},
+                             .count       = 400,
+                             .fingerprint = 0xDEADBEEF,
+                             .length      = 192,
+                             .payload_crc = crc32c(payload),
+                             .root        = 3};
   CHECK(buffer(written(header)) == from_hexadecimal(golden::header));
 }
 
@@ -74,11 +87,11 @@ TEST_CASE("every prefix of a header needs more", "[transport][frame]") {
   for (std::size_t n = 0; n < header_bytes; ++n) CHECK(result_of(ConstBytes{bytes}.first(n)) == Parse::need_more);
   auto longer = buffer(bytes);
   longer.resize(100);
-  CHECK(result_of(longer) == Parse::ok);                                   // what follows is not looked at
+  CHECK(result_of(longer) == Parse::ok);  // what follows is not looked at
 }
 
 TEST_CASE("every flipped bit of a header is found, and every two", "[transport][frame]") {
-  auto bytes = written(some_header(2));
+  auto bytes      = written(some_header(2));
   auto const flip = [&](std::size_t bit) { bytes[bit / 8] ^= std::byte{1} << bit % 8; };
   for (std::size_t a = 0; a < 8 * header_bytes; ++a) {
     flip(a);
@@ -119,8 +132,8 @@ TEST_CASE("a version is told before the rest is looked at, because another may b
 
 TEST_CASE("a frame of a newer minor version is another version: the sender should have spoken ours",
           "[transport][frame]") {
-  auto header  = Header{};
-  header.minor = version.minor + 1;
+  auto header       = Header{};
+  header.minor      = version.minor + 1;
   auto const parsed = parse(written(header), no_limit);
   CHECK(parsed.result == Parse::other_version);
   CHECK(parsed.version == Version{version.major, static_cast<std::uint8_t>(version.minor + 1)});
@@ -130,14 +143,14 @@ TEST_CASE("values that mean nothing are corrupt, even with a checksum that fits"
   auto const byte_at = [](std::size_t offset, unsigned value) {
     return result_of(forged(offset, std::array{static_cast<std::byte>(value)}));
   };
-  CHECK(byte_at(7, 255) == Parse::ok);                                     // flags: all may be used
+  CHECK(byte_at(7, 255) == Parse::ok);  // flags: all may be used
   for (auto const type : {0U, 7U, 255U}) CHECK(byte_at(6, type) == Parse::corrupt);
-  for (auto const rank_end : {15U, 19U}) CHECK(byte_at(rank_end, 0x80) == Parse::corrupt);   // negative ranks
+  for (auto const rank_end : {15U, 19U}) CHECK(byte_at(rank_end, 0x80) == Parse::corrupt);  // negative ranks
   CHECK(byte_at(48, 7) == Parse::ok);
-  CHECK(byte_at(48, 8) == Parse::corrupt);                                 // a collective
-  CHECK(byte_at(49, 4) == Parse::corrupt);                                 // an operation
-  CHECK(byte_at(50, 9) == Parse::corrupt);                                 // an element
-  CHECK(byte_at(51, 255) == Parse::ok);                                    // a root: all may be used
+  CHECK(byte_at(48, 8) == Parse::corrupt);  // a collective
+  CHECK(byte_at(49, 4) == Parse::corrupt);  // an operation
+  CHECK(byte_at(50, 9) == Parse::corrupt);  // an element
+  CHECK(byte_at(51, 255) == Parse::ok);     // a root: all may be used
 }
 
 TEST_CASE("other protocols are no frames, from their first byte", "[transport][frame]") {
@@ -167,7 +180,7 @@ TEST_CASE("every fault, the rank that is nobody's and empty texts survive an abo
 TEST_CASE("texts that are too long are cut, and say so", "[transport][frame]") {
   auto loss = some_loss();
   loss.host = loss.operation = loss.reason = std::string(1'000, 'x');
-  auto const bytes = written_payload(AbortPayload{loss});
+  auto const bytes                         = written_payload(AbortPayload{loss});
   CHECK(bytes.size() == AbortPayload::max_bytes);
   auto const parsed = AbortPayload::parse(bytes);
   REQUIRE(parsed);
@@ -178,7 +191,9 @@ TEST_CASE("texts that are too long are cut, and say so", "[transport][frame]") {
 
 TEST_CASE("a peer's texts cannot move the cursor", "[transport][frame]") {
   auto loss = some_loss();
-  loss.host = "a\x1B[2Jb\r\nc\x9B" "d\x7F";
+  loss.host =
+      "a\x1B[2Jb\r\nc\x9B"
+      "d\x7F";
   CHECK(AbortPayload::parse(written_payload(AbortPayload{loss}))->loss.host == "a?[2Jb??c?d?");
 }
 
@@ -190,9 +205,9 @@ TEST_CASE("an abort that is too short, too long or of an unknown fault is none",
     other[at]  = static_cast<std::byte>(value);
     return AbortPayload::parse(other);
   };
-  CHECK_FALSE(changed(0, 15));                                             // the first code that is no fault
+  CHECK_FALSE(changed(0, 15));  // the first code that is no fault
   for (std::size_t length = 1; length <= 3; ++length) CHECK_FALSE(changed(length, 255));
-  CHECK_FALSE(changed(7, 0x80));                                           // rank below -1
+  CHECK_FALSE(changed(7, 0x80));  // rank below -1
   bytes.push_back(std::byte{});
   CHECK_FALSE(AbortPayload::parse(bytes));
 }
@@ -211,7 +226,7 @@ TEST_CASE("a heartbeat says how far its rank is, byte by byte", "[transport][gol
   CHECK_FALSE(HeartbeatPayload::parse(longer));
   longer.resize(25 + 64);
   longer[24] = std::byte{64};
-  CHECK_FALSE(HeartbeatPayload::parse(longer));                            // a host of 64 bytes
+  CHECK_FALSE(HeartbeatPayload::parse(longer));  // a host of 64 bytes
   CHECK(written_payload(HeartbeatPayload{.host = std::string(99, 'x')}).size() == HeartbeatPayload::max_bytes);
 }
 
@@ -223,7 +238,7 @@ TEST_CASE("a plan survives its frame, and what is no plan does not", "[transport
   for (auto const* text : {"no end", "an empty line\n\nafter which another\n", "\n"})
     CHECK_FALSE(PlanPayload::parse(bytes_of(text)));
   auto const many = PlanPayload{std::vector<std::string>(10'000, "conv2d/kernel f32[3,3,32,64]")};
-  CHECK(many.write().size() == max_plan_bytes / 29 * 29);                  // whole lines only
+  CHECK(many.write().size() == max_plan_bytes / 29 * 29);  // whole lines only
   CHECK(PlanPayload::parse(many.write())->lines.size() == max_plan_bytes / 29);
   CHECK_FALSE(PlanPayload::parse(Buffer(max_plan_bytes + 1, std::byte{'\n'})));
 }
@@ -246,11 +261,11 @@ TEST_CASE("the first line in which two plans differ is named, theirs first", "[t
 }
 
 TEST_CASE("two long values are shown where they differ", "[transport][plan]") {
-  using Plan       = std::vector<std::string>;
-  auto const ours  = "layer 4 my::Layer<" + std::string(500, 'x') + ",Options<3>," + std::string(500, 'y') + ">";
-  auto theirs      = ours;
+  using Plan      = std::vector<std::string>;
+  auto const ours = "layer 4 my::Layer<" + std::string(500, 'x') + ",Options<3>," + std::string(500, 'y') + ">";
+  auto theirs     = ours;
   theirs[theirs.find('3')] = '4';
-  auto const text  = first_difference(Plan{ours}, Plan{theirs});
+  auto const text          = first_difference(Plan{ours}, Plan{theirs});
   CHECK(text.size() <= 8 + 2 * 84 + 4);
   CHECK(text.starts_with("layer 4 ..xxx"));
   CHECK_THAT(text, Catch::Contains(",Options<4>,yyy") && Catch::Contains("yyy.. vs ..xxx") &&
@@ -271,6 +286,6 @@ TEST_CASE("the hash of a plan tells its lines apart, and where they end", "[tran
   CHECK(hash({"ab", "c"}) == hash({"ab", "c"}));
   CHECK(hash({"ab", "c"}) != hash({"a", "bc"}));
   CHECK(hash({"ab", "c"}) != hash({"ab"}));
-  CHECK(buffer(hash({})) ==                                                // SHA-256 of nothing, as FIPS 180-4 has it
+  CHECK(buffer(hash({})) ==  // SHA-256 of nothing, as FIPS 180-4 has it
         from_hexadecimal("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
 }

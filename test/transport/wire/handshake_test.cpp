@@ -22,8 +22,7 @@ namespace {
 constexpr std::size_t hello_bytes = 112, server_bytes = 76, auth_bytes = 44;
 
 /// Ends both with the same fault and the same sentence.
-template <class Change>
-void refuses(Fault fault, std::string_view sentence, Change change, Rank to = 0) {
+template <class Change> void refuses(Fault fault, std::string_view sentence, Change change, Rank to = 0) {
   for (Secret const* key : {&secret(), static_cast<Secret const*>(nullptr)}) {
     auto who = identity(2);
     change(who);
@@ -49,8 +48,8 @@ Nonce nonce(unsigned first) {
 TEST_CASE("two sides that fit accept each other, however their bytes are cut", "[transport][handshake]") {
   auto const most = GENERATE(1U, 7U, 256U);
   for (Secret const* key : {&secret(), static_cast<Secret const*>(nullptr)}) {
-    auto dialer   = Initiator{identity(2), 0, key};
-    auto acceptor = Responder{identity(0), key};
+    auto dialer     = Initiator{identity(2), 0, key};
+    auto acceptor   = Responder{identity(0), key};
     auto const said = talk(dialer, acceptor, most);
     CHECK(dialer.state() == State::accepted);
     CHECK(acceptor.state() == State::accepted);
@@ -62,11 +61,11 @@ TEST_CASE("two sides that fit accept each other, however their bytes are cut", "
 }
 
 TEST_CASE("a handshake has the bytes that the page about the wire says", "[transport][golden]") {
-  auto them = identity(0);
-  auto hash = plan_hash(std::vector<std::string>{"dense/kernel f32[784,512]", "dense/bias f32[512]"});
-  auto us   = identity(2);
+  auto them    = identity(0);
+  auto hash    = plan_hash(std::vector<std::string>{"dense/kernel f32[784,512]", "dense/bias f32[512]"});
+  auto us      = identity(2);
   us.plan_hash = them.plan_hash = hash;
-  them.incarnation = 6;
+  them.incarnation              = 6;
   for (auto const accepts : {true, false}) {
     auto dialer   = Initiator{us, 0, &secret(), nonce(0)};
     auto acceptor = Responder{them, &secret(), nonce(100)};
@@ -89,7 +88,7 @@ TEST_CASE("a handshake takes no byte of what follows it", "[transport][handshake
   auto auth = buffer(dialer.to_send());
   auth.resize(auth.size() + 10);
   CHECK(acceptor.feed(auth) == auth_bytes);
-  CHECK(acceptor.feed(auth) == 0);                                         // it waits for its caller
+  CHECK(acceptor.feed(auth) == 0);  // it waits for its caller
   acceptor.accept();
   auto answer = buffer(acceptor.to_send());
   answer.resize(answer.size() + 10);
@@ -102,7 +101,7 @@ TEST_CASE("every connection has a key of its own, and none without a secret", "[
   for (int i = 0; i < 3; ++i) {
     auto dialer   = Initiator{identity(2), 0, &secret()};
     auto acceptor = Responder{identity(0), &secret()};
-    CHECK_THROWS_AS(dialer.session_key(), BadArgument);                    // nobody has proved anything yet
+    CHECK_THROWS_AS(dialer.session_key(), BadArgument);  // nobody has proved anything yet
     talk(dialer, acceptor);
     CHECK(dialer.session_key() == acceptor.session_key());
     keys.push_back(dialer.session_key());
@@ -123,8 +122,7 @@ TEST_CASE("what does not fit is refused on both ends with both values", "[transp
           [](Identity& who) {
             for (unsigned i = 0; i < 16; ++i) who.job[i] = static_cast<std::byte>(i * 0x11);
           });
-  refuses(Fault::world_mismatch, "rank 2 has a world of 3, and rank 0 one of 4",
-          [](Identity& who) { who.world = 3; });
+  refuses(Fault::world_mismatch, "rank 2 has a world of 3, and rank 0 one of 4", [](Identity& who) { who.world = 3; });
   refuses(Fault::duplicate_rank, "two processes claim to be rank 0", [](Identity& who) { who.rank = 0; });
   refuses(Fault::world_mismatch, "rank 2 wants rank 1 where rank 0 is", [](Identity&) {}, 1);
   refuses(Fault::model_mismatch, "rank 2 has plan 5100000000000000, and rank 0 plan 5000000000000000",
@@ -139,9 +137,9 @@ TEST_CASE("a rank that is none cannot be offered, and is refused when it comes a
     CHECK_THROWS_AS((Initiator{who, 0, nullptr}), BadArgument);
     CHECK_THROWS_AS((Responder{who, nullptr}), BadArgument);
   }
-  for (auto const& [rank, sentence] : {std::pair{4, "there is no rank 4 in a world of 4"},
-                                       std::pair{-1, "there is no rank -1 in a world of 4"},
-                                       std::pair{2'000'000'000, "there is no rank 2000000000 in a world of 4"}}) {
+  for (auto const& [rank, sentence] :
+       {std::pair{4, "there is no rank 4 in a world of 4"}, std::pair{-1, "there is no rank -1 in a world of 4"},
+        std::pair{2'000'000'000, "there is no rank 2000000000 in a world of 4"}}) {
     auto hello = buffer(Initiator{identity(2), 0, nullptr}.to_send());
     Writer{Bytes{hello}.subspan(28)}.number(std::int32_t{rank});
     auto acceptor = Responder{identity(0), nullptr};
@@ -180,7 +178,7 @@ TEST_CASE("who answers as another rank than was called is refused by the caller"
 TEST_CASE("the caller refuses a rank that is taken, and both ends say so", "[transport][handshake]") {
   auto dialer   = Initiator{identity(2), 0, &secret()};
   auto acceptor = Responder{identity(0), &secret()};
-  CHECK_THROWS_AS(acceptor.accept(), BadArgument);                         // nobody has asked
+  CHECK_THROWS_AS(acceptor.accept(), BadArgument);  // nobody has asked
   CHECK_THROWS_AS(acceptor.refuse(Fault::evicted, "no"), BadArgument);
   move_bytes(dialer, acceptor);
   move_bytes(acceptor, dialer);
@@ -215,13 +213,12 @@ TEST_CASE("another secret, or one on one side only, is refused without a detail 
     Secret const *dialer, *acceptor;
     std::string at_dialer, at_acceptor;
   };
-  auto const cases = std::vector<Case>{
-      {&other_secret(), &secret(), "rank 0 and rank 2 have no secret in common",
-       "who connected and rank 0 have no secret in common"},
-      {&secret(), nullptr, "rank 0 has no secret, and rank 2 has one",
-       "who connected has a secret, and rank 0 has none"},
-      {nullptr, &secret(), "rank 0 has a secret, and rank 2 has none",
-       "who connected has no secret, and rank 0 has one"}};
+  auto const cases = std::vector<Case>{{&other_secret(), &secret(), "rank 0 and rank 2 have no secret in common",
+                                        "who connected and rank 0 have no secret in common"},
+                                       {&secret(), nullptr, "rank 0 has no secret, and rank 2 has one",
+                                        "who connected has a secret, and rank 0 has none"},
+                                       {nullptr, &secret(), "rank 0 has a secret, and rank 2 has none",
+                                        "who connected has no secret, and rank 0 has one"}};
   for (auto const& [key, other_key, at_dialer, at_acceptor] : cases) {
     auto dialer     = Initiator{identity(2), 0, key};
     auto acceptor   = Responder{identity(0), other_key};
@@ -234,7 +231,7 @@ TEST_CASE("another secret, or one on one side only, is refused without a detail 
     REQUIRE(last.size() >= 48);
     auto const refusal = ConstBytes{last}.last(48);
     CHECK(refusal[10] == std::byte{5});
-    CHECK(refusal[13] == std::byte{0});                                    // no text
+    CHECK(refusal[13] == std::byte{0});  // no text
   }
 }
 
@@ -260,7 +257,7 @@ TEST_CASE("one's own bytes, sent back, prove nothing", "[transport][handshake]")
   dialer.feed(buffer(dialer.to_send()));
   CHECK(dialer.state() == State::refused);
 
-  auto acceptor = Responder{identity(0), &secret()};
+  auto acceptor    = Responder{identity(0), &secret()};
   auto const hello = buffer(Initiator{identity(2), 0, &other_secret()}.to_send());
   SECTION("as they are") {
     acceptor.feed(hello);
@@ -280,7 +277,7 @@ TEST_CASE("one's own bytes, sent back, prove nothing", "[transport][handshake]")
     auto helper = Initiator{identity(2), 0, &secret()};
     acceptor.feed(buffer(helper.to_send()));
     auto const its = buffer(second.to_send());
-    helper.feed(its);                                                      // made for another hello
+    helper.feed(its);  // made for another hello
     CHECK(helper.state() == State::refused);
     acceptor.feed(buffer(helper.to_send()));
   }
@@ -292,7 +289,7 @@ TEST_CASE("other versions are told apart before anything else, and both ends nam
   for (Secret const* key : {&secret(), static_cast<Secret const*>(nullptr)}) {
     auto newer         = identity(2);
     newer.wire_version = {.major = 7, .minor = 1};
-    newer.world        = 9;                                                // it would not fit either
+    newer.world        = 9;  // it would not fit either
     auto dialer        = Initiator{newer, 0, key};
     auto acceptor      = Responder{identity(0), &other_secret()};
     talk(dialer, acceptor);
@@ -306,7 +303,7 @@ TEST_CASE("other versions are told apart before anything else, and both ends nam
 TEST_CASE("a peer with a newer minor version is accepted, and both speak the smaller", "[transport][handshake]") {
   for (Secret const* key : {&secret(), static_cast<Secret const*>(nullptr)}) {
     for (auto const& [theirs, ours] : {std::pair{3, 0}, {0, 3}, {2, 5}, {4, 4}}) {
-      auto caller         = identity(2), called = identity(0);
+      auto caller = identity(2), called = identity(0);
       caller.wire_version = {version.major, static_cast<std::uint8_t>(theirs)};
       called.wire_version = {version.major, static_cast<std::uint8_t>(ours)};
       auto dialer         = Initiator{caller, 0, key};
@@ -326,10 +323,10 @@ TEST_CASE("a handshake made by hand with a newer minor version is accepted", "[t
   auto auth     = buffer(ConstBytes{hello}.first(auth_bytes));
   auth[10]      = std::byte{3};
   auto acceptor = Responder{identity(0), nullptr};
-  hello[9]      = std::byte{9};                                            // 2.9
+  hello[9]      = std::byte{9};  // 2.9
   acceptor.feed(hello);
   CHECK(acceptor.to_send()[8] == std::byte{2});
-  CHECK(acceptor.to_send()[9] == std::byte{0});                            // each says its own
+  CHECK(acceptor.to_send()[9] == std::byte{0});  // each says its own
   SECTION("it says the same version in all of its messages") {
     auth[9] = std::byte{9};
     acceptor.feed(auth);
@@ -362,9 +359,9 @@ TEST_CASE("a handshake that stops after any byte neither ends nor accepts", "[tr
 
 TEST_CASE("with a secret, who got a flipped bit does not accept", "[transport][handshake]") {
   for (std::size_t bit = 0; bit < 8 * (hello_bytes + server_bytes + auth_bytes + hello_bytes); ++bit) {
-    auto dialer   = Initiator{identity(2), 0, &secret(), nonce(0)};
-    auto acceptor = Responder{identity(0), &secret(), nonce(1)};
-    auto position = bit;                                                   // in all that is said, in its order
+    auto dialer     = Initiator{identity(2), 0, &secret(), nonce(0)};
+    auto acceptor   = Responder{identity(0), &secret(), nonce(1)};
+    auto position   = bit;  // in all that is said, in its order
     auto const move = [&](auto& from, auto& to) {
       auto message = buffer(from.to_send());
       from.sent(message.size());
@@ -429,7 +426,7 @@ TEST_CASE("messages out of turn, with reserved bytes set or too long a text are 
     auto other    = hello;
     other[10]     = static_cast<std::byte>(type);
     auto acceptor = Responder{identity(0), nullptr};
-    CHECK(acceptor.feed(other) == 12);                                     // the prefix says it
+    CHECK(acceptor.feed(other) == 12);  // the prefix says it
     CHECK(acceptor.state() == State::refused);
   }
   auto reserved = hello;
@@ -444,14 +441,14 @@ TEST_CASE("messages out of turn, with reserved bytes set or too long a text are 
   auto refusal = Buffer(256);
   std::ranges::copy(ConstBytes{hello}.first(12), refusal.begin());
   refusal[10] = std::byte{5};
-  refusal[13] = std::byte{209};                                            // one more than there is room for
+  refusal[13] = std::byte{209};  // one more than there is room for
   auto dialer = Initiator{identity(2), 0, nullptr};
   dialer.feed(refusal);
   CHECK(dialer.reason() == "rank 0 does not speak this library's protocol to rank 2");
 }
 
 TEST_CASE("HMAC and HKDF have the values of their standards", "[transport][golden]") {
-  auto const key = Buffer(20, std::byte{0x0B});                            // RFC 4231, case 1; RFC 5869, case 1
+  auto const key = Buffer(20, std::byte{0x0B});  // RFC 4231, case 1; RFC 5869, case 1
   CHECK(buffer(hmac_sha256(key, bytes_of("Hi There"))) ==
         from_hexadecimal("b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"));
   CHECK(buffer(hkdf_sha256(Buffer(22, std::byte{0x0B}), from_hexadecimal("000102030405060708090a0b0c"),

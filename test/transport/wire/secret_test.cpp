@@ -18,8 +18,7 @@ using namespace chorale;
 
 namespace {
 
-template <class T>
-concept Printable = requires(std::ostream& out, T const& x) { out << x; };
+template <class T> concept Printable = requires(std::ostream& out, T const& x) { out << x; };
 
 static_assert(!Printable<Secret> && Printable<std::string>);
 
@@ -109,7 +108,7 @@ TEST_CASE("the environment names a file before it holds a secret itself, or has 
   ::setenv("CHORALE_SECRET_FILE", file.path.c_str(), 1);
   CHECK(text_of(*Secret::from_env()) == sixteen);
   ::setenv("CHORALE_SECRET_FILE", "/nowhere/at/all", 1);
-  CHECK_THROWS_AS(Secret::from_env(), BadFile);                            // and not the other variable
+  CHECK_THROWS_AS(Secret::from_env(), BadFile);  // and not the other variable
   ::unsetenv("CHORALE_SECRET_FILE");
   ::setenv("CHORALE_SECRET", "short", 1);
   CHECK_THROWS_WITH(Secret::from_env(), Catch::Contains("CHORALE_SECRET has 5 bytes"));

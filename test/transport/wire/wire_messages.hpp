@@ -74,8 +74,7 @@ inline Secret const& other_secret() {
 using State = wire::Handshake::State;
 
 /// Moves what one end has to send to the other, at most `most` bytes at once, and returns it.
-template <class From, class To>
-Buffer move_bytes(From& from, To& to, std::size_t most = 256) {
+template <class From, class To> Buffer move_bytes(From& from, To& to, std::size_t most = 256) {
   auto moved = Buffer{};
   while (!from.to_send().empty() && to.state() == State::talking) {
     auto const some = buffer(from.to_send().first(std::min(most, from.to_send().size())));

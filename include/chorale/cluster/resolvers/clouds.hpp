@@ -38,9 +38,9 @@ struct KubeflowTrainer {
   }
 
   static void place(Environment const& env, LaunchInfo& launch) {
-    auto const own    = env.number("CHORALE_PORT", 1, 65'535);
-    auto const master = env.number("PET_MASTER_PORT", 1, 65'535);
-    auto const host   = host_in(env, env.has("CHORALE_MASTER") ? "CHORALE_MASTER" : "PET_MASTER_ADDR", launch.by);
+    auto const own      = env.number("CHORALE_PORT", 1, 65'535);
+    auto const master   = env.number("PET_MASTER_PORT", 1, 65'535);
+    auto const host     = host_in(env, env.has("CHORALE_MASTER") ? "CHORALE_MASTER" : "PET_MASTER_ADDR", launch.by);
     launch.no_addresses = "neither PET_MASTER_PORT nor CHORALE_PORT is set.";
     if (!own && !master) return;
     launch.no_addresses = several_hosts(launch);
@@ -53,7 +53,7 @@ struct KubeflowTrainer {
 ///
 /// source  tf.distribute.cluster_resolver.SageMakerClusterResolver; sagemaker_training.environment
 struct SageMaker {
-  static constexpr int default_port = 2223;                                // TensorFlow's for SageMaker
+  static constexpr int default_port = 2223;  // TensorFlow's for SageMaker
 
   static std::optional<LaunchInfo> launch(Environment const& env) {
     auto launch      = LaunchInfo{.by = "SageMaker", .is_per_host = true};
@@ -85,14 +85,14 @@ struct SageMaker {
   static std::vector<std::string> hosts_of(Environment const& env, std::string& me) {
     expect_whole(env);
     if (env.has("SM_HOSTS")) {
-      me = env.get("SM_CURRENT_HOST");
+      me              = env.get("SM_CURRENT_HOST");
       auto const json = json_of(env.get("SM_HOSTS"), "SM_HOSTS", hosts_example);
       return names_in(JsonPart{json, "SM_HOSTS"});
     }
     if (!env.has("TRAINING_JOB_NAME")) return {};
     auto const base = std::string{env.has("SAGEMAKER_BASE_DIR") ? env.get("SAGEMAKER_BASE_DIR") : "/opt/ml"};
     auto const path = base + "/input/config/resourceconfig.json";
-    if (!std::filesystem::exists(path)) return {};                         // a job of another service, with such a name
+    if (!std::filesystem::exists(path)) return {};  // a job of another service, with such a name
     auto const json = json_of(file_named(path, "SageMaker"), path, hosts_example);
     auto const all  = JsonPart{json, path + ":"};
     all.expect_object();

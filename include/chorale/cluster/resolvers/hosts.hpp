@@ -28,7 +28,7 @@
 /// Clusters that are written as a list of hosts, all of whose tasks are workers: CHORALE_HOSTS and CHORALE_HOSTS_FILE.
 namespace chorale::resolve {
 
-inline constexpr int default_port = 2222;                                  // as in the examples of TensorFlow
+inline constexpr int default_port = 2222;  // as in the examples of TensorFlow
 
 /// Returns the text of a file that a variable names.
 ///
@@ -40,13 +40,14 @@ inline std::string file_named(std::string const& path, std::string const& variab
     text.resize(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), max_json_bytes + 1)));
     text.resize(file.read_at(0, std::as_writable_bytes(Span<char>{text})));
   } catch (BadFile const& error) {
-    auto const said = std::string_view{error.what()};      // "chorale: path: why.", and what to try
+    auto const said = std::string_view{error.what()};  // "chorale: path: why.", and what to try
     throw BadArgument{variable + ": " + printable(said.substr(9, said.find('\n') - 9)),
                       "a file that every task can read."};
   }
   if (text.size() > max_json_bytes)
     throw BadArgument{variable + ": " + in_quotes(path) + " has more than " + std::to_string(max_json_bytes) +
-                          " bytes, which is the limit.", "a smaller one."};
+                          " bytes, which is the limit.",
+                      "a smaller one."};
   return text;
 }
 
@@ -73,7 +74,8 @@ class HostList {
     characters_ += address.size();
     if (characters_ > hostlist::max_characters)
       throw BadArgument{where + ": the addresses of " + std::to_string(tasks_.size() + 1) + " workers have more than " +
-                            std::to_string(hostlist::max_characters) + " characters together.", "shorter names."};
+                            std::to_string(hostlist::max_characters) + " characters together.",
+                        "shorter names."};
     tasks_.push_back({{Role::worker, static_cast<int>(tasks_.size())}, std::move(address)});
   }
 
@@ -81,9 +83,9 @@ class HostList {
 
  private:
   int first_port_;
-  std::map<std::string, int, std::less<>> on_host_;                        // workers without a port of their own
+  std::map<std::string, int, std::less<>> on_host_;  // workers without a port of their own
   std::vector<Task> tasks_;
-  std::size_t characters_ = 0;                                             // of all addresses
+  std::size_t characters_ = 0;  // of all addresses
 };
 
 /// Returns the workers of a hosts file: one host in a line, as mpirun reads it.
@@ -107,15 +109,17 @@ inline std::vector<Task> hosts_of_lines(std::string const& text, std::string con
     auto const has_port = host.find(':') != host.npos;
     auto const at       = HostPort::parse(has_port ? host : host + ":1", where);
     constexpr auto word = std::string_view{"slots="};
-    auto const times    = slots.empty()             ? 1                      // 0: not a number
+    auto const times    = slots.empty()             ? 1  // 0: not a number
                           : slots.starts_with(word) ? whole_number(slots.substr(word.size()), Cluster::most).value_or(0)
                                                     : 0;
     if (!rest.empty() || times == 0)
       throw BadArgument{where + ": after the host there may be slots= and a number from 1 on, and not " +
-                            in_quotes(slots + (rest.empty() ? "" : " " + rest)) + ".", "node7 slots=2"};
+                            in_quotes(slots + (rest.empty() ? "" : " " + rest)) + ".",
+                        "node7 slots=2"};
     if (has_port && times != 1)
-      throw BadArgument{where + ": " + std::to_string(times) + " workers cannot have the same address, " + at.text() +
-                            ".", "a line for each, or no port."};
+      throw BadArgument{
+          where + ": " + std::to_string(times) + " workers cannot have the same address, " + at.text() + ".",
+          "a line for each, or no port."};
     for (int i = 0; i < times; ++i) has_port ? list.add(at, where) : list.add(at.host, where);
   }
   return std::move(list).tasks();
@@ -187,7 +191,8 @@ inline std::optional<ClusterParts> listed_hosts(Environment const& env, Rank ran
   }
   if (rank >= static_cast<int>(parts.tasks.size()))
     throw BadArgument{variable + ": " + from + " is " + std::to_string(rank) + ", but there are " +
-                          std::to_string(parts.tasks.size()) + " workers.", "as many hosts as tasks."};
+                          std::to_string(parts.tasks.size()) + " workers.",
+                      "as many hosts as tasks."};
   parts.me = rank >= 0 ? TaskId{Role::worker, rank} : task_on(here, parts.tasks, variable);
   return parts;
 }

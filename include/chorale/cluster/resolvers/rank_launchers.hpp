@@ -51,9 +51,9 @@ inline void expect_whole(Environment const& env, std::string const& by, std::str
     list += (list.empty() ? "" : " and ") + std::string{name} + (env.has(name) ? "=" + printable(env.get(name)) : "");
   }
   if (missing.empty()) return;
-  throw BadArgument{by + ": " + here + (here.find(" and ") == here.npos ? " is" : " are") + " set without " + missing +
-                        ".",
-                    "set all of them, or unset what another job left behind."};
+  throw BadArgument{
+      by + ": " + here + (here.find(" and ") == here.npos ? " is" : " are") + " set without " + missing + ".",
+      "set all of them, or unset what another job left behind."};
 }
 
 /// Resolver for torchrun: RANK, WORLD_SIZE and MASTER_ADDR.
@@ -69,8 +69,8 @@ struct Torchrun {
     launch.local_size = env.number("LOCAL_WORLD_SIZE", 1, Cluster::most).value_or(-1);
     launch.agents     = env.number("GROUP_WORLD_SIZE", 1, Cluster::most).value_or(0);
     launch.job        = "torchrun " + std::string{env.get("TORCHELASTIC_RUN_ID")} + " at " +
-                        std::string{env.get("MASTER_ADDR")} + ":" + std::string{env.get("MASTER_PORT")};
-    auto const again  = env.number("TORCHELASTIC_RESTART_COUNT", 0, 1'000'000'000).value_or(0);
+                 std::string{env.get("MASTER_ADDR")} + ":" + std::string{env.get("MASTER_PORT")};
+    auto const again   = env.number("TORCHELASTIC_RESTART_COUNT", 0, 1'000'000'000).value_or(0);
     launch.incarnation = static_cast<std::uint32_t>(again);
     return checked(launch);
   }
@@ -81,9 +81,9 @@ struct Torchrun {
 
   static void place(Environment const& env, LaunchInfo& launch) {
     launch.no_addresses = several_hosts(launch);
-    auto const own    = env.number("CHORALE_PORT", 1, 65'535);
-    auto const master = env.number("MASTER_PORT", 1, 65'535);
-    auto const host   = host_in(env, env.has("CHORALE_MASTER") ? "CHORALE_MASTER" : "MASTER_ADDR", launch.by);
+    auto const own      = env.number("CHORALE_PORT", 1, 65'535);
+    auto const master   = env.number("MASTER_PORT", 1, 65'535);
+    auto const host     = host_in(env, env.has("CHORALE_MASTER") ? "CHORALE_MASTER" : "MASTER_ADDR", launch.by);
     if (own) return place_from(launch, host, *own, "CHORALE_PORT");
     if (master) return place_from(launch, host, *master + 1, "MASTER_PORT and 1");
     launch.no_addresses = "neither MASTER_PORT nor CHORALE_PORT is set.";
@@ -144,9 +144,7 @@ struct Mpich {
     return checked(launch);
   }
 
-  static void expect_whole(Environment const& env) {
-    resolve::expect_whole(env, "MPICH", "PMI_RANK", "PMI_SIZE");
-  }
+  static void expect_whole(Environment const& env) { resolve::expect_whole(env, "MPICH", "PMI_RANK", "PMI_SIZE"); }
 
   static void place(Environment const& env, LaunchInfo& launch) { place_mpi(env, launch); }
 };

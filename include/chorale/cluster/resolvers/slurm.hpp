@@ -22,8 +22,8 @@
 /// The lists in which Slurm writes nodes, and the tasks on each.
 namespace chorale::hostlist {
 
-inline constexpr std::size_t most = 65'536;                                // hosts in a list, and tasks on a host
-inline constexpr std::size_t max_characters = 64 * most;                   // of all names together
+inline constexpr std::size_t most           = 65'536;     // hosts in a list, and tasks on a host
+inline constexpr std::size_t max_characters = 64 * most;  // of all names together
 
 /// Parser of a list, from left to right.
 ///
@@ -38,7 +38,7 @@ class Reader {
     auto hosts = std::vector<std::string>{};
     do {
       auto all = item(most - hosts.size());
-      characters_ += all.size() * all.back().size();                       // the longest
+      characters_ += all.size() * all.back().size();  // the longest
       std::ranges::move(all, std::back_inserter(hosts));
     } while (take(','));
     if (at_ != text_.size()) fail("what follows is no part of a host", "a list such as gpu[08-10],login1.");
@@ -103,7 +103,7 @@ class Reader {
       expect_short(hosts.size(), hosts.back().size() + at_ - from);
       for (auto& host : hosts) host += text_.substr(from, at_ - from);
       if (take('[')) hosts = times(hosts, ranges(room / hosts.size()));
-      if (hosts.front().size() > HostPort::max_host)                       // before it is copied once more
+      if (hosts.front().size() > HostPort::max_host)  // before it is copied once more
         fail("a host has more than " + std::to_string(HostPort::max_host) + " characters", "a shorter name.");
     }
     if (at_ == begin) fail("a host is needed here", "a list such as gpu[08-10],login1.");
@@ -155,7 +155,7 @@ class Reader {
 
   std::string_view text_;
   std::string where_;
-  std::size_t at_ = 0, characters_ = 0;                                    // of the hosts before this item
+  std::size_t at_ = 0, characters_ = 0;  // of the hosts before this item
 };
 
 /// "gpu[08-10],login": gpu08 gpu09 gpu10 login; at most 65,536.
@@ -184,12 +184,12 @@ struct Slurm {
   static std::optional<LaunchInfo> launch(Environment const& env) {
     auto const world = env.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}, 1, Cluster::most);
     if (!env.has("SLURM_STEP_ID") || !env.has("SLURM_PROCID") || !world || *world == 1) return std::nullopt;
-    auto launch       = LaunchInfo{.by = "Slurm"};
-    launch.world      = *world;
-    launch.rank       = *env.number("SLURM_PROCID", 0, Cluster::most);
-    launch.job        = "Slurm " + std::string{env.get("SLURM_JOB_ID")} + "." + std::string{env.get("SLURM_STEP_ID")};
-    launch.host       = env.get("SLURMD_NODENAME");
-    auto const again  = env.number("SLURM_RESTART_COUNT", 0, 1'000'000'000).value_or(0);
+    auto launch        = LaunchInfo{.by = "Slurm"};
+    launch.world       = *world;
+    launch.rank        = *env.number("SLURM_PROCID", 0, Cluster::most);
+    launch.job         = "Slurm " + std::string{env.get("SLURM_JOB_ID")} + "." + std::string{env.get("SLURM_STEP_ID")};
+    launch.host        = env.get("SLURMD_NODENAME");
+    auto const again   = env.number("SLURM_RESTART_COUNT", 0, 1'000'000'000).value_or(0);
     launch.incarnation = static_cast<std::uint32_t>(again);
     return checked(launch);
   }
@@ -205,12 +205,13 @@ struct Slurm {
                             std::to_string(sum) + " in " + std::string{tasks_name(env)} + ".",
                         "srun without variables of another step."};
     auto const port = base_port(env);
-    auto places     = std::vector<std::size_t>{};                          // [rank]: node
+    auto places     = std::vector<std::size_t>{};  // [rank]: node
     for (std::size_t node = 0; node < nodes.size(); ++node) {
       if (port + tasks[node] - 1 > 65'535)
         throw BadArgument{"Slurm: " + std::to_string(tasks[node]) + " tasks on " + nodes[node] + " from port " +
                               std::to_string(port) + " on need port " + std::to_string(port + tasks[node] - 1) +
-                              ", above 65535.", "CHORALE_PORT=20000"};
+                              ", above 65535.",
+                          "CHORALE_PORT=20000"};
       for (int local = 0; local < tasks[node]; ++local) {
         if (static_cast<int>(places.size()) == launch.rank) expect_here(env, launch, node, local, tasks[node]);
         launch.addresses.push_back(HostPort{nodes[node], port + local}.text());

@@ -90,7 +90,7 @@ inline nlohmann::json json_of(std::string_view text, std::string const& name, st
 /// Returns the role of a word of TensorFlow, which once called the chief "master", or of Vertex AI.
 inline std::optional<Role> role_of_word(std::string_view word) {
   if (word == "master") return Role::chief;
-  for (std::size_t i = 0; i < role_names.size(); ++i)                      // workerpool0 is the primary replica
+  for (std::size_t i = 0; i < role_names.size(); ++i)  // workerpool0 is the primary replica
     if (word == "workerpool" + std::to_string(i)) return static_cast<Role>(i);
   return role_named(word);
 }
@@ -106,8 +106,8 @@ inline std::vector<Task> tasks_of(JsonPart const& cluster) {
   };
   for (auto const& [key, value] : cluster.value().items()) {
     auto const role = role_of_word(key);
-    auto const all  = JsonPart{value, cluster.where() + (cluster.where().ends_with(':') ? " " : ".") +
-                                          (role ? key : in_quotes(key))};
+    auto const all =
+        JsonPart{value, cluster.where() + (cluster.where().ends_with(':') ? " " : ".") + (role ? key : in_quotes(key))};
     if (!role) all.fail("is no role", "chief, worker, ps or evaluator.");
     if (key == "master" && cluster.has("chief")) all.fail("is an old word for chief, which is there, too", "chief.");
     if (value.size() > static_cast<std::size_t>(Cluster::most))
@@ -140,7 +140,8 @@ inline void expect_there(std::vector<Task> const& tasks, TaskId me, std::string 
   throw BadArgument{where + ": " + me.text() + ", but the cluster has " +
                         (indices.empty() ? "no " + role
                                          : n + " of role " + role + ", from " + std::to_string(indices.front()) +
-                                               " to " + std::to_string(indices.back())) + ".",
+                                               " to " + std::to_string(indices.back())) +
+                        ".",
                     indices.empty() ? "a role that is in the cluster." : "an index that is in the cluster."};
 }
 
@@ -197,7 +198,7 @@ inline TaskId task_named(std::string_view text) {
 /// throws  BadArgument
 inline std::optional<ClusterParts> own_variables(Environment const& env, Rank rank = -1) {
   auto const text = env.get("CHORALE_CLUSTER"), task = env.get("CHORALE_TASK");
-  auto const has_hosts = env.has("CHORALE_HOSTS") || env.has("CHORALE_HOSTS_FILE");     // see listed_hosts()
+  auto const has_hosts = env.has("CHORALE_HOSTS") || env.has("CHORALE_HOSTS_FILE");  // see listed_hosts()
   if (text.empty() && (task.empty() || has_hosts)) return std::nullopt;
   if (text.empty())
     throw BadArgument{"CHORALE_TASK is " + in_quotes(task) + ", but CHORALE_CLUSTER is not set.",
@@ -210,7 +211,8 @@ inline std::optional<ClusterParts> own_variables(Environment const& env, Rank ra
     std::ranges::sort(parts.tasks, {}, &Task::id);
     if (static_cast<std::size_t>(rank) >= parts.tasks.size())
       throw BadArgument{"CHORALE_CLUSTER: rank " + std::to_string(rank) + ", but there are " +
-                            std::to_string(parts.tasks.size()) + " tasks.", "as many tasks as ranks."};
+                            std::to_string(parts.tasks.size()) + " tasks.",
+                        "as many tasks as ranks."};
     parts.me = parts.tasks[static_cast<std::size_t>(rank)].id;
     return parts;
   }

@@ -29,7 +29,7 @@ namespace chorale::resolve {
 /// source  tf.distribute.cluster_resolver.TPUClusterResolver; JAX's cloud_tpu_cluster.py; the message of libtpu about
 ///         TPU_WORKER_HOSTNAMES, for its two forms: a host, and host:port:address
 struct TPUClusterResolver {
-  static constexpr int default_port = 8482;                                // JAX's for the processes of a slice
+  static constexpr int default_port = 8482;  // JAX's for the processes of a slice
 
   static std::optional<LaunchInfo> launch(Environment const& env) {
     expect_known(env);
@@ -50,8 +50,8 @@ struct TPUClusterResolver {
     auto const worker = expect_below(env, id, static_cast<int>(hosts.size()), named);
     if (env.has("TPU_WORKER_ID") && env.has("CLOUD_TPU_TASK_ID") &&
         expect_below(env, "CLOUD_TPU_TASK_ID", static_cast<int>(hosts.size()), named) != worker)
-      throw BadArgument{"TPU: TPU_WORKER_ID=" + printable(env.get("TPU_WORKER_ID")) + " and CLOUD_TPU_TASK_ID=" +
-                            printable(env.get("CLOUD_TPU_TASK_ID")) + " name two hosts.",
+      throw BadArgument{"TPU: TPU_WORKER_ID=" + printable(env.get("TPU_WORKER_ID")) +
+                            " and CLOUD_TPU_TASK_ID=" + printable(env.get("CLOUD_TPU_TASK_ID")) + " name two hosts.",
                         "unset the one that another job left behind."};
     auto launch       = LaunchInfo{.by = "TPU", .is_per_host = true};
     launch.world      = static_cast<int>(hosts.size()) * slices.count;
@@ -60,13 +60,13 @@ struct TPUClusterResolver {
     launch.local_size = 1;
     launch.host       = hosts[static_cast<std::size_t>(worker)];
     launch.job        = "TPU " + std::string{env.get("TPU_NAME")} + " at " +
-                        (slices.count > 1 ? std::string{env.get("MEGASCALE_COORDINATOR_ADDRESS")} : hosts.front());
+                 (slices.count > 1 ? std::string{env.get("MEGASCALE_COORDINATOR_ADDRESS")} : hosts.front());
     return checked(launch);
   }
 
   static void place(Environment const& env, LaunchInfo& launch) {
     auto const port = env.number("CHORALE_PORT", 1, 65'535).value_or(default_port);
-    if (slices_of(env, "TPU_WORKER_HOSTNAMES").count > 1) {                // other slices' hosts are not named
+    if (slices_of(env, "TPU_WORKER_HOSTNAMES").count > 1) {  // other slices' hosts are not named
       launch.no_addresses = several_hosts(launch);
       auto const master   = std::string{env.get("MEGASCALE_COORDINATOR_ADDRESS")};
       place_from(launch, master.substr(0, master.find(':')), port, env.has("CHORALE_PORT") ? "CHORALE_PORT" : "JAX's");
@@ -104,7 +104,7 @@ struct TPUClusterResolver {
       if (hosts.size() == static_cast<std::size_t>(Cluster::most))
         throw BadArgument{"TPU: " + where + ": there are more hosts than " + std::to_string(Cluster::most) + ".",
                           "unset it when another job left it behind."};
-      auto const host  = parts == 2 ? one.substr(one.rfind(':') + 1) : parts == 1 ? one.substr(0, one.find(':')) : one;
+      auto const host = parts == 2 ? one.substr(one.rfind(':') + 1) : parts == 1 ? one.substr(0, one.find(':')) : one;
       hosts.push_back(HostPort::parse(std::string{host} + ":1", "TPU: " + where).host);
       if (std::ranges::count(hosts, hosts.back()) > 1)
         throw BadArgument{"TPU: " + where + ": " + hosts.back() + " is there twice.", "one entry for each host."};

@@ -2,7 +2,8 @@
 #pragma once
 
 #if !__has_include(<zlib.h>)
-#error "chorale: <zlib.h> is not on the include path. Try: apt-get install zlib1g-dev (Debian), dnf install \
+#error \
+    "chorale: <zlib.h> is not on the include path. Try: apt-get install zlib1g-dev (Debian), dnf install \
 zlib-devel (Fedora), brew install zlib (Homebrew) or vcpkg install zlib"
 #endif
 
@@ -49,11 +50,12 @@ class ByteSource {
  public:
   explicit ByteSource(std::filesystem::path const& file, Compression packed = Compression::detect)
       : ByteSource{std::make_shared<InputFile>(file), file.string(), 0, no_end} {
-    ::posix_fadvise(file_->number(), 0, 0, POSIX_FADV_SEQUENTIAL);         // only advice: a failure does no harm
+    ::posix_fadvise(file_->number(), 0, 0, POSIX_FADV_SEQUENTIAL);  // only advice: a failure does no harm
     refill();
-    gzip_magic_     = in_.size() >= 2 && in_[0] == std::byte{0x1f} && in_[1] == std::byte{0x8b};
-    zlib_magic_     = in_.size() >= 2 && in_[0] == std::byte{0x78} && (in_[1] == std::byte{0x01} ||
-                      in_[1] == std::byte{0x5e} || in_[1] == std::byte{0x9c} || in_[1] == std::byte{0xda});
+    gzip_magic_ = in_.size() >= 2 && in_[0] == std::byte{0x1f} && in_[1] == std::byte{0x8b};
+    zlib_magic_ = in_.size() >= 2 && in_[0] == std::byte{0x78} &&
+                  (in_[1] == std::byte{0x01} || in_[1] == std::byte{0x5e} || in_[1] == std::byte{0x9c} ||
+                   in_[1] == std::byte{0xda});
     auto const gzip = packed == Compression::gzip || (packed == Compression::detect && gzip_magic_);
     if (gzip || packed == Compression::zlib) unpack_with(gzip ? gzip_bits : 15);
   }
@@ -69,9 +71,9 @@ class ByteSource {
   }
 
   std::filesystem::path const& path() const { return file_->path(); }
-  std::uint64_t offset() const { return offset_; }         // of the next byte
+  std::uint64_t offset() const { return offset_; }  // of the next byte
   bool is_packed() const { return unpack_ != nullptr; }
-  bool looks_like_gzip() const { return gzip_magic_; }     // by the first bytes of the file
+  bool looks_like_gzip() const { return gzip_magic_; }  // by the first bytes of the file
   bool looks_like_zlib() const { return zlib_magic_; }
 
   /// Names the part of the file that is being read, for errors: "record 3, byte 120".
@@ -91,7 +93,8 @@ class ByteSource {
     if (!unpack_)
       fail(holds, promise + ", but the file ends after " + std::to_string(holds - std::min(offset_, holds)), again);
     fail(promise + ", but a file of " + std::to_string(stored()) + " packed bytes holds at most " +
-             std::to_string(holds), again);
+             std::to_string(holds),
+         again);
   }
 
   /// Bytes of a text that are read unless a program says another number: up to 8 GiB; of a packed one up to 64 times
@@ -138,8 +141,7 @@ class ByteSource {
   /// Appends up to n bytes to `to`; fewer only at the end of the file.
   ///
   /// cost    memory in proportion to the bytes read, not to n
-  template <class Container>
-  std::size_t append(Container& to, std::size_t n) {
+  template <class Container> std::size_t append(Container& to, std::size_t n) {
     return chorale::detail::append_read(to, n, [this](Bytes out) { return read(out); });
   }
 
@@ -147,15 +149,16 @@ class ByteSource {
     fail(offset_, what, what_to_try);
   }
   [[noreturn]] void fail(std::uint64_t at, std::string const& what, std::string const& what_to_try) const {
-    throw BadFile{name_ + ": " + (kind_ != nullptr ? kind_ + (" " + std::to_string(number_)) + ", " : "") +
-                      "byte " + std::to_string(at) + ": " + what + ".", what_to_try + "."};
+    throw BadFile{name_ + ": " + (kind_ != nullptr ? kind_ + (" " + std::to_string(number_)) + ", " : "") + "byte " +
+                      std::to_string(at) + ": " + what + ".",
+                  what_to_try + "."};
   }
   static constexpr auto again = "fetch it again";
 
  private:
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 18;
   static constexpr auto no_end              = std::numeric_limits<std::uint64_t>::max();
-  static constexpr int gzip_bits = 15 + 16, raw_bits = -15;                // of zlib's window, and with which header
+  static constexpr int gzip_bits = 15 + 16, raw_bits = -15;  // of zlib's window, and with which header
 
   struct Unpack {
     z_stream z{};
@@ -189,9 +192,9 @@ class ByteSource {
   /// Moves the unread bytes to the front of the buffer, and fills the rest until it has n bytes or the file ends.
   void fetch(std::size_t n) {
     buffer_.resize(buffer_bytes);
-    std::copy(in_.begin(), in_.end(), buffer_.begin());                    // to the left: may overlap
+    std::copy(in_.begin(), in_.end(), buffer_.begin());  // to the left: may overlap
     auto have = in_.size();
-    in_       = Bytes{buffer_}.first(have);                                // valid if the next line throws
+    in_       = Bytes{buffer_}.first(have);  // valid if the next line throws
     for (auto got = n; have < n && got > 0; have += got) got = from_file(Bytes{buffer_}.subspan(have));
     in_ = Bytes{buffer_}.first(have);
   }
@@ -202,7 +205,7 @@ class ByteSource {
       auto const left = out.subspan(done);
       auto got        = std::min(left.size(), in_.size());
       if (got > 0) std::copy_n(in_.begin(), got, left.begin()), in_ = in_.subspan(got);
-      else if (left.size() >= buffer_bytes) got = from_file(left);         // large reads need no buffer
+      else if (left.size() >= buffer_bytes) got = from_file(left);  // large reads need no buffer
       else if (refill(), in_.empty()) break;
       else continue;
       if (got == 0) break;
@@ -239,14 +242,14 @@ class ByteSource {
   }
 
   std::shared_ptr<InputFile const> file_;
-  std::string name_;                                       // for errors
-  std::uint64_t at_, begin_, end_;                         // in the file: of the next byte, the first, beyond the last
+  std::string name_;                // for errors
+  std::uint64_t at_, begin_, end_;  // in the file: of the next byte, the first, beyond the last
   std::vector<std::byte> buffer_;
-  Bytes in_;                                               // of buffer_, read but not used yet
-  std::unique_ptr<Unpack> unpack_;                         // zlib's state points to itself: it must not move
-  char const* packed_ = "";                                // how, for errors
+  Bytes in_;                        // of buffer_, read but not used yet
+  std::unique_ptr<Unpack> unpack_;  // zlib's state points to itself: it must not move
+  char const* packed_ = "";         // how, for errors
   bool gzip_ = false, gzip_magic_ = false, zlib_magic_ = false;
-  bool between_members_ = false;                           // the end, unless another gzip follows
+  bool between_members_ = false;  // the end, unless another gzip follows
   std::uint64_t offset_ = 0, crc_ = 0;
   char const* kind_     = nullptr;
   std::uint64_t number_ = 0;

@@ -15,7 +15,7 @@
 namespace chorale::data {
 
 /// The two kinds of labels of CIFAR-100.
-enum class CifarLabels { coarse, fine };                   // of 20 classes, of 100
+enum class CifarLabels { coarse, fine };  // of 20 classes, of 100
 
 namespace detail {
 
@@ -23,8 +23,8 @@ inline constexpr std::size_t cifar_side = 32, cifar_plane = cifar_side * cifar_s
 
 /// The label bytes that precede the pixels of an image in a file of CIFAR.
 struct CifarFormat {
-  std::array<int, 2> classes{10, 0};                       // of each label byte; 0: there is none
-  std::size_t wanted = 0;                                  // index of the label that is used
+  std::array<int, 2> classes{10, 0};  // of each label byte; 0: there is none
+  std::size_t wanted = 0;             // index of the label that is used
 };
 
 /// Appends the images of a file: red, green and blue planes in the file, (32, 32, 3) in `to`.
@@ -40,15 +40,19 @@ inline void read_cifar(std::filesystem::path const& path, CifarFormat const& for
     auto const got   = file.read(std::as_writable_bytes(whole));
     if (got == 0 && image > 0) return;
     if (got < whole.size())
-      file.fail(begin, "an image has " + std::to_string(whole.size()) + " bytes, but the file ends after " +
-                           std::to_string(got), "a .bin file of CIFAR's binary version");
+      file.fail(
+          begin,
+          "an image has " + std::to_string(whole.size()) + " bytes, but the file ends after " + std::to_string(got),
+          "a .bin file of CIFAR's binary version");
     for (std::size_t i = 0; i < labels; ++i)
       if (record[i] >= format.classes[i])
-        file.fail(begin + i, "label " + std::to_string(record[i]) + ", but there are " +
-                                 std::to_string(format.classes[i]) + " classes", "the other CIFAR, or fetch it again");
+        file.fail(
+            begin + i,
+            "label " + std::to_string(record[i]) + ", but there are " + std::to_string(format.classes[i]) + " classes",
+            "the other CIFAR, or fetch it again");
     to.y.push_back(record[format.wanted]);
     auto const at     = to.x.size();
-    auto const planes = whole.subspan(labels);                             // (3, 32, 32)
+    auto const planes = whole.subspan(labels);  // (3, 32, 32)
     to.x.resize(at + cifar_pixels);
     for (std::size_t colour = 0; colour < 3; ++colour)
       for (std::size_t i = 0; i < cifar_plane; ++i) to.x[at + 3 * i + colour] = planes[colour * cifar_plane + i];
@@ -76,8 +80,8 @@ inline Tensors<std::uint8_t, std::uint8_t> cifar(std::filesystem::path const& fo
 /// source  cs.toronto.edu/~kriz/cifar.html, binary version
 inline Tensors<std::uint8_t, std::uint8_t> cifar10(std::filesystem::path const& folder, Split split) {
   if (split == test) return detail::cifar(folder, {"test_batch.bin"}, {});
-  return detail::cifar(folder, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-                                "data_batch_5.bin"}, {});
+  return detail::cifar(
+      folder, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"}, {});
 }
 
 /// CIFAR-100: rows of (32, 32, 3) bytes, labels 0 to 99, or 0 to 19 for CifarLabels::coarse.

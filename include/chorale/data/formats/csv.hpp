@@ -27,12 +27,12 @@ namespace chorale::data {
 
 /// How a CSV file is read.
 struct CsvOptions {
-  char separator = ',';                                    // of cells: ';', '\t'
-  char decimal   = '.';                                    // of numbers: ','
-  std::vector<std::string> without{};                      // columns that are left out, such as names
-  std::vector<std::string> classes{};                      // texts of the target, in the order of their labels 0, 1, ..
-  std::optional<double> missing{};                         // in place of an empty cell, NA, NaN or null; none: an error
-  std::uint64_t most = 0;                                  // bytes, unpacked; 0: as read_text, if it is packed
+  char separator = ',';                // of cells: ';', '\t'
+  char decimal   = '.';                // of numbers: ','
+  std::vector<std::string> without{};  // columns that are left out, such as names
+  std::vector<std::string> classes{};  // texts of the target, in the order of their labels 0, 1, ..
+  std::optional<double> missing{};     // in place of an empty cell, NA, NaN or null; none: an error
+  std::uint64_t most = 0;              // bytes, unpacked; 0: as read_text, if it is packed
 };
 
 namespace detail {
@@ -71,9 +71,8 @@ class CsvColumns {
   }
 
   /// The number of a cell.
-  template <class T>
-  T number(std::size_t column) const {
-    auto text = lines_[column];                            // in quotes it may have blanks around it
+  template <class T> T number(std::size_t column) const {
+    auto text = lines_[column];  // in quotes it may have blanks around it
     if (to_[column] == To::y && !options_.classes.empty()) return converted<T>(column, class_of(column, text));
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
     text.remove_suffix(text.size() - (text.find_last_not_of(' ') + 1));
@@ -87,7 +86,7 @@ class CsvColumns {
       if (text == word) return converted<T>(column, (word[0] | 0x20) == 't' ? 1 : 0);
     auto digits = std::string{};
     if (options_.decimal != '.') {
-      if (text.find('.') != text.npos)                     // of thousands, or of a number in another notation
+      if (text.find('.') != text.npos)  // of thousands, or of a number in another notation
         refuse(column, "is " + in_quotes(text) + ", which has a point",
                "CsvOptions{.decimal = '.'}, or no such points");
       digits = text;
@@ -126,15 +125,13 @@ class CsvColumns {
     fail("has no column " + printable(name), "one of " + all + (names_.size() > 20 ? ", .." : ""));
   }
 
-  template <class T>
-  static std::optional<T> parsed(std::string_view text) {
+  template <class T> static std::optional<T> parsed(std::string_view text) {
     auto value              = T{};
     auto const* const end   = text.data() + text.size();
     auto const [stop, code] = std::from_chars(text.data(), end, value);
     return code == std::errc{} && stop == end ? std::optional{value} : std::nullopt;
   }
-  template <class T, class From>
-  T converted(std::size_t column, From value) const {
+  template <class T, class From> T converted(std::size_t column, From value) const {
     if (!fits_in<T>(value)) refuse(column, why_not<T>(value), "another type of numbers");
     return static_cast<T>(value);
   }
@@ -149,8 +146,8 @@ class CsvColumns {
   /// source  pandas.read_csv(na_values), and '?' of the UCI repository
   static bool is_missing(std::string_view text) {
     constexpr auto words = std::array<std::string_view, 20>{
-        "",    "NA",  "N/A",  "n/a", "NaN",  "nan",     "-NaN",      "-nan",  "NULL",   "null",
-        "None", "<NA>", "#N/A", "#NA", "?", "#N/A N/A", "1.#QNAN", "-1.#QNAN", "1.#IND", "-1.#IND"};
+        "",     "NA",   "N/A",  "n/a", "NaN", "nan",      "-NaN",    "-nan",     "NULL",   "null",
+        "None", "<NA>", "#N/A", "#NA", "?",   "#N/A N/A", "1.#QNAN", "-1.#QNAN", "1.#IND", "-1.#IND"};
     return std::ranges::find(words, text) != words.end();
   }
 
@@ -158,7 +155,7 @@ class CsvColumns {
     auto const text  = lines_[column];
     auto const comma = options_.separator != ',' && options_.decimal == '.' && text.find(',') != text.npos &&
                        text.find_first_not_of("+-0123456789,eE") == text.npos;
-    auto const name  = "{" + in_quotes(to_[column] == To::y ? text : std::string_view{names_[column]});
+    auto const name = "{" + in_quotes(to_[column] == To::y ? text : std::string_view{names_[column]});
     refuse(column, "is " + in_quotes(text) + ", which is no number",
            comma ? "CsvOptions{.decimal = ','}"
            : to_[column] == To::y
@@ -176,7 +173,7 @@ class CsvColumns {
   CsvOptions const& options_;
   std::string target_;
   std::vector<std::string> names_;
-  std::vector<To> to_;                                     // of each column
+  std::vector<To> to_;  // of each column
   std::size_t row_ = 0;
 };
 
@@ -197,11 +194,11 @@ class CsvColumns {
 /// source  RFC 4180
 template <class X = float, class Y = int>
 Tensors<X, Y> csv(std::filesystem::path const& file, std::string_view target, CsvOptions const& options = {}) {
-  auto source  = ByteSource{file};
-  auto lines   = chorale::detail::CsvLines{file.string(), options.separator};
-  auto columns = detail::CsvColumns{lines, file.string(), target, options};
-  auto x       = std::vector<X>{};
-  auto y       = std::vector<Y>{};
+  auto source     = ByteSource{file};
+  auto lines      = chorale::detail::CsvLines{file.string(), options.separator};
+  auto columns    = detail::CsvColumns{lines, file.string(), target, options};
+  auto x          = std::vector<X>{};
+  auto y          = std::vector<Y>{};
   auto const take = [&] {
     if (columns.is_empty()) return columns.begin();
     if (lines.is_blank() && columns.size() > 1) return;
@@ -221,7 +218,8 @@ Tensors<X, Y> csv(std::filesystem::path const& file, std::string_view target, Cs
   if (columns.is_empty()) columns.fail("is empty", "a file whose first line names the columns");
   if (columns.width() == 0 || y.empty())
     columns.fail("has " + std::to_string(y.size()) + " rows of " + std::to_string(columns.width()) +
-                 " columns beside " + std::string{target}, "a file with at least one of each");
+                     " columns beside " + std::string{target},
+                 "a file with at least one of each");
   return from_tensors(std::move(x), std::move(y), columns.width());
 }
 

@@ -46,7 +46,7 @@ inline std::vector<std::filesystem::path> list_files(std::string const& pattern,
   });
   if (files.empty()) throw BadFile{pattern + ": no file matches.", "the same pattern with ls."};
   std::sort(files.begin(), files.end(), [](auto const& a, auto const& b) { return a.native() < b.native(); });
-  constexpr auto purpose = std::uint64_t{0x6c697374} << 32;                // "list": used for nothing else
+  constexpr auto purpose = std::uint64_t{0x6c697374} << 32;  // "list": used for nothing else
   if (seed) shuffle(files, Random{*seed, purpose});
   return files;
 }
@@ -54,7 +54,7 @@ inline std::vector<std::filesystem::path> list_files(std::string const& pattern,
 /// A checksum that ranks can compare: equal lists, in the same order, have the same checksum.
 inline std::uint32_t checksum(std::vector<std::filesystem::path> const& files) {
   auto crc = std::uint32_t{0};
-  for (auto const& file : files)                                           // with its final 0, which no name contains
+  for (auto const& file : files)  // with its final 0, which no name contains
     crc = crc32c(std::as_bytes(Span<char const>{file.c_str(), file.native().size() + 1}), crc);
   return crc;
 }
@@ -66,7 +66,7 @@ inline std::uint32_t checksum(std::vector<std::filesystem::path> const& files) {
 /// throws  BadFile when the file cannot be read or a line is longer than max_line bytes
 class TextFile : public Pipe<TextFile> {
  public:
-  using element = Sample<char, std::uint64_t>;
+  using element                = Sample<char, std::uint64_t>;
   static constexpr bool stable = false;
 
   TextFile(std::filesystem::path file, std::uint64_t number, std::size_t max_line)
@@ -84,7 +84,7 @@ class TextFile : public Pipe<TextFile> {
       while (!take_to_end_of_line())
         if (!refill()) {
           if (line_text_.empty()) return false;
-          break;                                           // the last line has no end
+          break;  // the last line has no end
         }
       if (!line_text_.empty() && line_text_.back() == '\r') line_text_.pop_back();
       place_[1] = line_++;
@@ -95,8 +95,8 @@ class TextFile : public Pipe<TextFile> {
    private:
     bool take_to_end_of_line() {
       if (left_.empty()) return false;
-      auto const* const end  = static_cast<char const*>(std::memchr(left_.data(), '\n', left_.size()));
-      auto const n           = end != nullptr ? static_cast<std::size_t>(end - left_.data()) : left_.size();
+      auto const* const end = static_cast<char const*>(std::memchr(left_.data(), '\n', left_.size()));
+      auto const n          = end != nullptr ? static_cast<std::size_t>(end - left_.data()) : left_.size();
       if (n > max_line_ - line_text_.size())
         source_->fail("a line of more than " + std::to_string(max_line_) + " bytes",
                       "a text file, or a larger max_line");
@@ -116,15 +116,13 @@ class TextFile : public Pipe<TextFile> {
     std::uint64_t line_ = 0;
     std::optional<ByteSource> source_;
     std::vector<char> buffer_, line_text_;
-    Span<char const> left_;                                // of buffer_
+    Span<char const> left_;  // of buffer_
   };
 
   Stream stream(std::size_t) const { return {file_, number_, max_line_}; }
-  std::optional<std::size_t> size() const { return {}; }   // known only after reading
+  std::optional<std::size_t> size() const { return {}; }  // known only after reading
 
-  void describe(std::vector<std::string>& lines) const {
-    lines.push_back(detail::file_text(file_));
-  }
+  void describe(std::vector<std::string>& lines) const { lines.push_back(detail::file_text(file_)); }
 
  private:
   std::filesystem::path file_;

@@ -28,8 +28,8 @@ inline ByteSource open_plain_or_gzip(std::filesystem::path const& path) {
 
 /// The content of an IDX file of bytes.
 struct Idx {
-  std::vector<std::size_t> sizes;                          // of each dimension; the first counts rows
-  std::vector<std::uint8_t> bytes;                         // row-major
+  std::vector<std::size_t> sizes;   // of each dimension; the first counts rows
+  std::vector<std::uint8_t> bytes;  // row-major
 };
 
 /// Reads the sizes in the header of an IDX file of bytes with `dimensions` dimensions.
@@ -56,7 +56,7 @@ inline std::vector<std::size_t> read_idx_header(ByteSource& file, std::uint8_t d
   auto sizes = std::vector<std::size_t>{};
   for (std::size_t at = 4; at < need; at += 4) {
     auto size = std::size_t{0};
-    for (std::size_t k = 0; k < 4; ++k) size = size << 8 | header[at + k];               // big-endian
+    for (std::size_t k = 0; k < 4; ++k) size = size << 8 | header[at + k];  // big-endian
     if (size == 0) file.fail(at, "dimension " + std::to_string(sizes.size() + 1) + " has size 0", advice);
     sizes.push_back(size);
   }
@@ -84,7 +84,7 @@ inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) 
 
   auto const promise = "the header promises " + text + " bytes of data";
   file.expect_room_for(total, promise);
-  if (auto const got = file.append(idx.bytes, total); got < total)         // grows with the bytes read
+  if (auto const got = file.append(idx.bytes, total); got < total)  // grows with the bytes read
     file.fail(promise + ", but the file ends after " + std::to_string(got), ByteSource::again);
   auto const end = file.offset();
   auto beyond    = std::array<std::uint8_t, 1>{};
@@ -97,7 +97,7 @@ inline Idx read_idx(std::filesystem::path const& path, std::uint8_t dimensions) 
 
 /// How labels are read.
 struct IdxOptions {
-  int classes = 10;                                        // labels are below this number
+  int classes = 10;  // labels are below this number
 };
 
 /// Images and labels from two IDX files, plain or gzipped, read at once: rows of (height, width, 1) bytes.
@@ -137,7 +137,8 @@ inline Tensors<std::uint8_t, std::uint8_t> mnist(std::filesystem::path const& fo
       if (std::filesystem::exists(file, code)) return file;
     auto const what = std::filesystem::is_directory(folder, code) ? "has neither " + name + " nor " + name + ".gz"
                                                                   : "is not a folder";
-    throw BadFile{folder.string() + ": " + what + ".", "the folder with MNIST's four files, which "
+    throw BadFile{folder.string() + ": " + what + ".",
+                  "the folder with MNIST's four files, which "
                   "https://ossci-datasets.s3.amazonaws.com/mnist/ has as train-images-idx3-ubyte.gz and so on, or "
                   "data::digits, which draws digits."};
   };

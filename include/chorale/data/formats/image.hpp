@@ -37,9 +37,8 @@ struct ImageShape {
 };
 
 /// A view of an image that is owned elsewhere.
-template <class T>
-struct ImageView {
-  Span<T const> pixels;                                    // (height, width, channels)
+template <class T> struct ImageView {
+  Span<T const> pixels;  // (height, width, channels)
   ImageShape shape;
 };
 
@@ -50,8 +49,7 @@ struct Box {
 
 namespace detail {
 
-template <class T>
-void expect_image(ImageView<T> const& image, char const* who) {
+template <class T> void expect_image(ImageView<T> const& image, char const* who) {
   auto const& s = image.shape;
   CHORALE_EXPECTS(image.pixels.size() == s.size(),
                   std::string{who} + ": an image of " + std::to_string(s.height) + " x " + std::to_string(s.width) +
@@ -60,11 +58,11 @@ void expect_image(ImageView<T> const& image, char const* who) {
 
 inline void expect_inside(ImageShape const& shape, Box const& box, std::string const& who) {
   auto const [height, width, channels] = shape;
-  CHORALE_EXPECTS(box.height <= height && box.top <= height - box.height && box.width <= width &&
-                      box.left <= width - box.width,
-                  who + ": " + std::to_string(box.height) + " x " + std::to_string(box.width) + " from row " +
-                      std::to_string(box.top) + ", column " + std::to_string(box.left) + " is not inside " +
-                      std::to_string(height) + " x " + std::to_string(width));
+  CHORALE_EXPECTS(
+      box.height <= height && box.top <= height - box.height && box.width <= width && box.left <= width - box.width,
+      who + ": " + std::to_string(box.height) + " x " + std::to_string(box.width) + " from row " +
+          std::to_string(box.top) + ", column " + std::to_string(box.left) + " is not inside " +
+          std::to_string(height) + " x " + std::to_string(width));
 }
 
 /// n pixels of red, green and blue as grey: 0.299 red + 0.587 green + 0.114 blue, rounded.
@@ -94,8 +92,7 @@ inline void to_rgb(std::uint8_t const* cmyk, std::uint8_t* rgb, std::size_t n) {
 ///
 /// out     (box.height, box.width, channels)
 /// throws  BadArgument when the box is not inside
-template <class T>
-void crop(ImageView<T> image, Box box, std::vector<T>& out) {
+template <class T> void crop(ImageView<T> image, Box box, std::vector<T>& out) {
   detail::expect_image(image, "crop");
   detail::expect_inside(image.shape, box, "crop");
   auto const [height, width, channels] = image.shape;
@@ -135,8 +132,7 @@ inline Shift random_shift(std::size_t most, Random const& random) {
 ///
 /// out     (height, width, channels)
 /// source  Keras' RandomTranslation(fill_mode = "constant"), torchvision's RandomCrop(size, padding)
-template <class T>
-void shift(ImageView<T> image, Shift by, std::vector<T>& out) {
+template <class T> void shift(ImageView<T> image, Shift by, std::vector<T>& out) {
   detail::expect_image(image, "shift");
   auto const height = static_cast<std::ptrdiff_t>(image.shape.height);
   auto const width  = static_cast<std::ptrdiff_t>(image.shape.width);
@@ -150,8 +146,7 @@ void shift(ImageView<T> image, Shift by, std::vector<T>& out) {
 }
 
 /// Mirrors the image left to right: the first column becomes the last.
-template <class T>
-void flip_left_right(ImageView<T> image, std::vector<T>& out) {
+template <class T> void flip_left_right(ImageView<T> image, std::vector<T>& out) {
   detail::expect_image(image, "flip_left_right");
   auto const [height, width, channels] = image.shape;
   out.resize(image.pixels.size());
@@ -162,8 +157,7 @@ void flip_left_right(ImageView<T> image, std::vector<T>& out) {
 }
 
 /// Mirrors the image top to bottom: the first row becomes the last.
-template <class T>
-void flip_up_down(ImageView<T> image, std::vector<T>& out) {
+template <class T> void flip_up_down(ImageView<T> image, std::vector<T>& out) {
   detail::expect_image(image, "flip_up_down");
   auto const [height, width, channels] = image.shape;
   out.resize(image.pixels.size());
@@ -184,7 +178,7 @@ void resize(ImageView<T> image, std::size_t height, std::size_t width, std::vect
   CHORALE_EXPECTS(from.size() > 0 && height > 0 && width > 0, "resize: an image without pixels");
   struct Between {
     std::size_t low, high;
-    float weight;                                          // of high
+    float weight;  // of high
   };
   auto const between = [](std::size_t i, std::size_t n, std::size_t old) {
     auto const ratio = static_cast<float>(old) / static_cast<float>(n);
@@ -245,7 +239,7 @@ void rescale(ImageView<T> image, float factor, float offset, std::vector<float>&
     std::transform(image.pixels.begin(), image.pixels.end(), out.begin(), scaled);
     return;
   }
-  auto const turn = [&](auto n) {                          // n: a constant unrolls one loop
+  auto const turn = [&](auto n) {  // n: a constant unrolls one loop
     auto const width = image.shape.width;
     for (std::size_t row = 0; row < image.shape.height; ++row)
       for (std::size_t column = 0; column < width; ++column)

@@ -2,7 +2,8 @@
 #pragma once
 
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_IMAGES)
-#error "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
+#error \
+    "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
 chorale-images to pkg-config"
 #endif
 
@@ -26,16 +27,16 @@ namespace chorale::data {
 /// An image of bytes.
 struct Image {
   ImageShape shape{};
-  std::vector<std::uint8_t> pixels{};                      // (height, width, channels)
+  std::vector<std::uint8_t> pixels{};  // (height, width, channels)
 
   ImageView<std::uint8_t> view() const { return {pixels, shape}; }
 };
 
 /// How JPEG and PNG are read.
 struct ImageOptions {
-  std::size_t channels   = 3;                              // 1: grey, 3: red, green, blue; 4: and alpha, PNG only
-  std::size_t max_pixels = std::size_t{1} << 26;           // height · width; larger images are refused, unallocated
-  Box box{};                                               // the part to read; height 0: all of it
+  std::size_t channels   = 3;                     // 1: grey, 3: red, green, blue; 4: and alpha, PNG only
+  std::size_t max_pixels = std::size_t{1} << 26;  // height · width; larger images are refused, unallocated
+  Box box{};                                      // the part to read; height 0: all of it
 };
 
 namespace detail {
@@ -47,7 +48,8 @@ namespace detail {
 inline void expect_pixels(std::string const& where, std::size_t height, std::size_t width, std::size_t max) {
   if (height == 0 || width == 0 || height > max / width)
     throw BadFile{where + ": " + std::to_string(height) + " x " + std::to_string(width) + " pixels, but at most " +
-                      std::to_string(max) + " are read.", "ImageOptions::max_pixels."};
+                      std::to_string(max) + " are read.",
+                  "ImageOptions::max_pixels."};
 }
 
 /// libpng's interface to write whole images, whose errors are return values and `message`.
@@ -86,7 +88,7 @@ inline void decode_jpeg(ConstBytes bytes, Image& out, ImageOptions options = {},
   if (bytes.empty()) detail::bad_image(where, "no bytes");
   if (!reader.begin(bytes, options.channels)) detail::bad_image(where, reader.why());
   detail::expect_pixels(where, reader.height(), reader.width(), options.max_pixels);
-  detail::expect_room(where, reader.height() * reader.width(), 512, bytes.size());     // a block of 64 takes a bit
+  detail::expect_room(where, reader.height() * reader.width(), 512, bytes.size());  // a block of 64 takes a bit
   auto const whole = ImageShape{reader.height(), reader.width(), options.channels};
   auto const box   = options.box;
   auto const part  = box.height > 0;
@@ -117,7 +119,7 @@ inline Image decode_png(ConstBytes bytes, ImageOptions options = {}, std::string
   auto reader = detail::PngReader{};
   if (!reader.begin(bytes)) detail::bad_image(where, reader.why());
   detail::expect_pixels(where, reader.height(), reader.width(), options.max_pixels);
-  detail::expect_room(where, reader.stored(), 1032, bytes.size());         // see ByteSource::most
+  detail::expect_room(where, reader.stored(), 1032, bytes.size());  // see ByteSource::most
   auto image = Image{.shape = {reader.height(), reader.width(), options.channels}};
   image.pixels.resize(image.shape.size());
   if (!reader.read(image.pixels.data(), options.channels)) detail::bad_image(where, reader.why());
@@ -137,8 +139,8 @@ inline Image decode_image(ConstBytes bytes, ImageOptions options = {}, std::stri
 
 /// Reads a JPEG or PNG file.
 inline Image read_image(std::filesystem::path const& file, ImageOptions options = {}) {
-  auto source = ByteSource{file, Compression::none};
-  auto bytes  = std::vector<std::byte>{};
+  auto source        = ByteSource{file, Compression::none};
+  auto bytes         = std::vector<std::byte>{};
   constexpr auto max = std::size_t{1} << 30;
   if (source.append(bytes, max) == max) source.fail("an image file of 1 GiB or more", "a smaller one");
   return decode_image(bytes, options, file.string());
@@ -159,16 +161,16 @@ inline std::vector<std::byte> encode_png(ImageView<std::uint8_t> image) {
   detail::expect_image(image, "encode_png");
   auto const channels = image.shape.channels;
   CHORALE_EXPECTS(channels == 1 || channels == 3 || channels == 4, "a PNG image has 1, 3 or 4 channels");
-  auto png   = detail::Png{};
-  png.height = static_cast<png_uint_32>(image.shape.height);
-  png.width  = static_cast<png_uint_32>(image.shape.width);
-  png.format = detail::Png::format_of(channels);
-  auto size  = png_alloc_size_t{0};
+  auto png         = detail::Png{};
+  png.height       = static_cast<png_uint_32>(image.shape.height);
+  png.width        = static_cast<png_uint_32>(image.shape.width);
+  png.format       = detail::Png::format_of(channels);
+  auto size        = png_alloc_size_t{0};
   auto const write = [&](void* to) {
     if (png_image_write_to_memory(&png, to, &size, 0, image.pixels.data(), 0, nullptr) == 0)
       throw BadArgument{std::string{"encode_png: "} + png.message + "."};
   };
-  write(nullptr);                                          // only computes the size
+  write(nullptr);  // only computes the size
   auto bytes = std::vector<std::byte>(size);
   write(bytes.data());
   return bytes;

@@ -33,8 +33,8 @@ enum class OnUnreadable { stop, skip };
 
 /// How the pictures of an image_folder become rows.
 struct ImageFolderOptions {
-  ImageShape shape{32, 32, 3};                             // of all rows; pictures of another size are scaled to it
-  std::size_t max_pixels = std::size_t{1} << 26;           // of a file; see ImageOptions
+  ImageShape shape{32, 32, 3};                        // of all rows; pictures of another size are scaled to it
+  std::size_t max_pixels     = std::size_t{1} << 26;  // of a file; see ImageOptions
   OnUnreadable on_unreadable = OnUnreadable::stop;
 };
 
@@ -48,9 +48,9 @@ class ImageFolder : public Pipe<ImageFolder> {
     std::filesystem::path folder{};
     std::vector<std::string> classes{};
     std::vector<File> files{};
-    Skipped skipped{};                                     // each file once
+    Skipped skipped{};  // each file once
     std::mutex mutex{};
-    std::set<std::size_t> left_out{};                      // files, under the mutex
+    std::set<std::size_t> left_out{};  // files, under the mutex
 
     void leave_out(std::size_t file, BadFile const& why) {
       auto const lock = std::lock_guard{mutex};
@@ -59,7 +59,7 @@ class ImageFolder : public Pipe<ImageFolder> {
   };
 
  public:
-  using element = Sample<std::uint8_t, int>;
+  using element                = Sample<std::uint8_t, int>;
   static constexpr bool stable = false;
 
   ImageFolder(std::filesystem::path const& folder, ImageFolderOptions options)
@@ -81,8 +81,7 @@ class ImageFolder : public Pipe<ImageFolder> {
 
   class Stream {
    public:
-    Stream(std::shared_ptr<Found> found, ImageFolderOptions options)
-        : found_{std::move(found)}, options_{options} {}
+    Stream(std::shared_ptr<Found> found, ImageFolderOptions options) : found_{std::move(found)}, options_{options} {}
 
     /// throws  BadFile when a file is damaged, or no picture, and such files are not left out
     bool next(element& out) {
@@ -102,7 +101,7 @@ class ImageFolder : public Pipe<ImageFolder> {
    private:
     void read(File const& file) {
       auto const shape = options_.shape;
-      image_ = read_image(file.path, {.channels = shape.channels, .max_pixels = options_.max_pixels});
+      image_           = read_image(file.path, {.channels = shape.channels, .max_pixels = options_.max_pixels});
       if (image_.shape != shape) {
         resize(image_.view(), shape.height, shape.width, scaled_);
         std::swap(image_.pixels, scaled_);
@@ -120,7 +119,7 @@ class ImageFolder : public Pipe<ImageFolder> {
 
   Stream stream(std::size_t) const { return {found_, options_}; }
   std::optional<std::size_t> size() const {
-    if (options_.on_unreadable == OnUnreadable::skip) return {};           // known only after reading
+    if (options_.on_unreadable == OnUnreadable::skip) return {};  // known only after reading
     return found_->files.size();
   }
 
@@ -128,7 +127,7 @@ class ImageFolder : public Pipe<ImageFolder> {
     auto crc = std::uint32_t{0};
     for (auto const& [path, label] : found_->files) {
       auto const name = path.lexically_relative(found_->folder).generic_string();
-      crc = crc32c(std::as_bytes(Span<char const>{name.c_str(), name.size() + 1}), crc);     // with its final 0
+      crc = crc32c(std::as_bytes(Span<char const>{name.c_str(), name.size() + 1}), crc);  // with its final 0
     }
     auto const& [height, width, channels] = options_.shape;
     lines.push_back(std::to_string(found_->files.size()) + " pictures of " + std::to_string(found_->classes.size()) +
@@ -139,8 +138,8 @@ class ImageFolder : public Pipe<ImageFolder> {
  private:
   /// True for the endings of pictures, also of kinds that are not read: such a file is not left out in silence.
   static bool is_picture(std::filesystem::path const& file) {
-    constexpr auto endings = std::array<std::string_view, 8>{".png", ".jpg", ".jpeg", ".gif",
-                                                             ".bmp", ".tif", ".tiff", ".webp"};
+    constexpr auto endings =
+        std::array<std::string_view, 8>{".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp"};
     auto ending = file.extension().string();
     std::ranges::transform(ending, ending.begin(),
                            [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });

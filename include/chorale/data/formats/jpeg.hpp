@@ -2,19 +2,21 @@
 #pragma once
 
 #if !__has_include(<jpeglib.h>)
-#error "chorale: <jpeglib.h> is not on the include path. Try: apt-get install libjpeg62-turbo-dev (Debian), dnf \
+#error \
+    "chorale: <jpeglib.h> is not on the include path. Try: apt-get install libjpeg62-turbo-dev (Debian), dnf \
 install libjpeg-turbo-devel (Fedora), brew install jpeg-turbo (Homebrew) or vcpkg install libjpeg-turbo"
 #endif
 
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_IMAGES)
-#error "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
+#error \
+    "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
 chorale-images to pkg-config"
 #endif
 
 #include <chorale/core/types.hpp>
 #include <chorale/data/formats/image.hpp>
 
-#include <cstdio>                                          // jpeglib.h needs it
+#include <cstdio>  // jpeglib.h needs it
 
 #include <jerror.h>
 #include <jpeglib.h>
@@ -42,14 +44,14 @@ struct JpegFailure {
   JpegFailure() {
     jpeg_std_error(&base);
     base.error_exit   = [](j_common_ptr codec) { give_up(codec, nullptr); };
-    base.emit_message = [](j_common_ptr codec, int level) {                // warnings: only lost data is an error
+    base.emit_message = [](j_common_ptr codec, int level) {  // warnings: only lost data is an error
       auto const code = codec->err->msg_code;
       if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) give_up(codec, nullptr);
     };
   }
   /// Jumps back to the call of setjmp. If `why` is null, the reason is libjpeg's message.
   [[noreturn]] static void give_up(j_common_ptr codec, char const* why) {
-    auto* const self = reinterpret_cast<JpegFailure*>(codec->err);         // its first member
+    auto* const self = reinterpret_cast<JpegFailure*>(codec->err);  // its first member
     if (why == nullptr) (*codec->err->format_message)(codec, self->text.data());
     else *std::copy_n(why, std::min(std::strlen(why), self->text.size() - 1), self->text.begin()) = '\0';
     std::longjmp(self->jump, 1);
@@ -61,8 +63,8 @@ struct JpegFailure {
 class JpegReader {
  public:
   JpegReader() {
-    codec_.err = &failure_.base;
-    patience_.progress_monitor = [](j_common_ptr codec) {                  // a small file can have very many scans
+    codec_.err                 = &failure_.base;
+    patience_.progress_monitor = [](j_common_ptr codec) {  // a small file can have very many scans
       if (reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number > 100)
         JpegFailure::give_up(codec, "More than 100 scans");
     };
@@ -77,10 +79,10 @@ class JpegReader {
     codec_.progress = &patience_;
     jpeg_mem_src(&codec_, reinterpret_cast<unsigned char const*>(bytes.data()), bytes.size());
     jpeg_read_header(&codec_, TRUE);
-    channels_ = channels;
-    is_cmyk_  = codec_.jpeg_color_space == JCS_CMYK || codec_.jpeg_color_space == JCS_YCCK;
+    channels_              = channels;
+    is_cmyk_               = codec_.jpeg_color_space == JCS_CMYK || codec_.jpeg_color_space == JCS_YCCK;
     codec_.out_color_space = is_cmyk_ ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-    codec_.dct_method      = JDCT_ISLOW;                   // the same bits on every processor
+    codec_.dct_method      = JDCT_ISLOW;  // the same bits on every processor
     return true;
   }
   std::size_t height() const { return codec_.image_height; }
@@ -107,9 +109,9 @@ class JpegReader {
     jpeg_start_decompress(&codec_);
     auto const block  = static_cast<std::size_t>(codec_.max_h_samp_factor) * DCTSIZE;
     auto const before = box.left / block * block, from = before - std::min(before, block);
-    auto first        = static_cast<JDIMENSION>(from);
-    auto columns      = static_cast<JDIMENSION>(std::min(width() - from, box.left - from + box.width + 2 * block));
-    jpeg_crop_scanline(&codec_, &first, &columns);         // rounds both to whole blocks
+    auto first   = static_cast<JDIMENSION>(from);
+    auto columns = static_cast<JDIMENSION>(std::min(width() - from, box.left - from + box.width + 2 * block));
+    jpeg_crop_scanline(&codec_, &first, &columns);  // rounds both to whole blocks
     auto const components = static_cast<std::size_t>(codec_.output_components);
     line_.resize(codec_.output_width * components);
     if (box.top > 0) jpeg_skip_scanlines(&codec_, static_cast<JDIMENSION>(box.top));
@@ -121,7 +123,7 @@ class JpegReader {
       if (is_cmyk_) convert(pixels, out, box.width);
       else std::memcpy(out, pixels, box.width * channels_);
     }
-    jpeg_abort_decompress(&codec_);                        // rows below the box are not read
+    jpeg_abort_decompress(&codec_);  // rows below the box are not read
     return true;
   }
   std::string why() const { return failure_.text.data(); }
@@ -140,7 +142,7 @@ class JpegReader {
   jpeg_decompress_struct codec_{};
   std::size_t channels_ = 0;
   bool is_cmyk_         = false;
-  std::vector<std::uint8_t> line_, colours_;               // as wide as the blocks that hold a box; of CMYK
+  std::vector<std::uint8_t> line_, colours_;  // as wide as the blocks that hold a box; of CMYK
 };
 
 class JpegWriter {
@@ -165,7 +167,7 @@ class JpegWriter {
     jpeg_set_quality(&codec_, quality, TRUE);
     jpeg_start_compress(&codec_, TRUE);
     while (codec_.next_scanline < codec_.image_height) {
-      auto* row = const_cast<JSAMPROW>(image.pixels.data()) +                              // only read
+      auto* row = const_cast<JSAMPROW>(image.pixels.data()) +  // only read
                   codec_.next_scanline * image.shape.width * image.shape.channels;
       jpeg_write_scanlines(&codec_, &row, 1);
     }
@@ -178,7 +180,7 @@ class JpegWriter {
  private:
   JpegFailure failure_;
   jpeg_compress_struct codec_{};
-  unsigned char* bytes_ = nullptr;                         // allocated by libjpeg with malloc
+  unsigned char* bytes_ = nullptr;  // allocated by libjpeg with malloc
   unsigned long size_   = 0;
 };
 

@@ -27,7 +27,7 @@ namespace chorale::data::detail {
 
 /// The content of the header of a .npy file.
 struct NpyHeader {
-  std::string type;                                        // "f4", "i8", ..; "O": Python objects
+  std::string type;  // "f4", "i8", ..; "O": Python objects
   bool big_endian = false, fortran_order = false;
   std::vector<std::size_t> shape;
 };
@@ -159,8 +159,8 @@ inline std::string npy_dict(std::string const& descr, std::vector<std::size_t> c
   auto sizes = std::string{};
   for (auto const size : shape) sizes.append(sizes.empty() ? "" : ", ") += std::to_string(size);
   if (shape.size() == 1) sizes += ",";
-  auto dict = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + sizes + "), }";
-  auto const before = std::size_t{10};                     // magic, version, length
+  auto dict         = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + sizes + "), }";
+  auto const before = std::size_t{10};  // magic, version, length
   dict.append(63 - (before + dict.size()) % 64, ' ');
   return dict + '\n';
 }
@@ -170,33 +170,29 @@ inline std::string npy_dict(std::string const& descr, std::vector<std::size_t> c
 namespace chorale::data {
 
 /// The content of a .npy file.
-template <class T>
-struct NpyArray {
-  std::vector<std::size_t> shape;                          // empty: one number
-  std::vector<T> values;                                   // row-major
+template <class T> struct NpyArray {
+  std::vector<std::size_t> shape;  // empty: one number
+  std::vector<T> values;           // row-major
 };
 
 namespace detail {
 
 /// Refuses a type of which npy files hold no numbers. Returns false then.
-template <class T>
-constexpr bool npy_holds() {
+template <class T> constexpr bool npy_holds() {
   constexpr bool holds = std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8;
   static_assert(holds, "chorale: npy files hold numbers of up to 8 bytes. Read bool as std::uint8_t.");
   return holds;
 }
 
 /// A type of numbers as NumPy writes it, without the byte order: "f4", "i8", "u1".
-template <class T>
-std::string npy_type() {
+template <class T> std::string npy_type() {
   static_cast<void>(npy_holds<T>());
   auto const kind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
   return kind + std::to_string(sizeof(T));
 }
 
 /// Calls f(S{}), where S is the type of the numbers of a file. Their type is one that the parser takes.
-template <class F>
-void with_npy_type(std::string_view type, F&& f) {
+template <class F> void with_npy_type(std::string_view type, F&& f) {
   if (type == "f2") f(fp16{});
   else if (type == "f4") f(0.0F);
   else if (type == "f8") f(0.0);
@@ -207,7 +203,7 @@ void with_npy_type(std::string_view type, F&& f) {
   else if (type == "u2") f(std::uint16_t{});
   else if (type == "u4") f(std::uint32_t{});
   else if (type == "u8") f(std::uint64_t{});
-  else f(std::uint8_t{});                                                  // u1, b1
+  else f(std::uint8_t{});  // u1, b1
 }
 
 /// Reads the header of an open file: its magic, version and dict.
@@ -226,8 +222,10 @@ inline NpyHeader read_npy_header(ByteSource& file) {
   auto length = std::size_t{0};
   for (auto i = digits; i-- > 0;) length = length << 8 | std::to_integer<std::size_t>(size[i]);
   if (length > npy_max_header)
-    file.fail(8, "a header of " + std::to_string(length) + " bytes, but at most " + std::to_string(npy_max_header) +
-                     " are read", ByteSource::again);
+    file.fail(
+        8,
+        "a header of " + std::to_string(length) + " bytes, but at most " + std::to_string(npy_max_header) + " are read",
+        ByteSource::again);
   auto const begin = file.offset();
   auto dict        = std::vector<char>{};
   if (auto const had = file.append(dict, length); had < length)
@@ -267,7 +265,7 @@ void read_numbers_as(ByteSource& file, std::vector<T>& to, std::size_t count, st
         std::memcpy(&stored, room.data() + at, sizeof(S));
         auto const value = [&] {
           if constexpr (std::is_arithmetic_v<S>) return stored;
-          else return static_cast<float>(stored);                          // fp16
+          else return static_cast<float>(stored);  // fp16
         }();
         if (!fits_in<T>(value))
           file.fail(file.offset() - room.size() + at, "number " + std::to_string(to.size()) + " " + why_not<T>(value),
@@ -279,8 +277,7 @@ void read_numbers_as(ByteSource& file, std::vector<T>& to, std::size_t count, st
 }
 
 /// Numbers that lie column by column, row by row.
-template <class T>
-std::vector<T> by_rows(std::vector<T> const& columns, std::vector<std::size_t> const& shape) {
+template <class T> std::vector<T> by_rows(std::vector<T> const& columns, std::vector<std::size_t> const& shape) {
   auto step = std::vector<std::size_t>(shape.size(), 1), at = std::vector<std::size_t>(shape.size());
   for (std::size_t k = 1; k < shape.size(); ++k) step[k] = step[k - 1] * shape[k - 1];
   auto rows = std::vector<T>{};
@@ -298,8 +295,7 @@ std::vector<T> by_rows(std::vector<T> const& columns, std::vector<std::size_t> c
 }
 
 /// Reads an array to the end of the file.
-template <class T>
-NpyArray<T> read_npy_numbers(ByteSource& file) {
+template <class T> NpyArray<T> read_npy_numbers(ByteSource& file) {
   auto const header = read_npy_header(file);
   auto const begin  = file.offset();
   auto const fail   = [&](std::string const& what, std::string const& what_to_try) {
@@ -307,8 +303,8 @@ NpyArray<T> read_npy_numbers(ByteSource& file) {
   };
   if (header.type == "O") fail("Python objects, which only Python can read", "numpy.save of an array of numbers");
   if (header.big_endian) fail("big-endian numbers", "array.astype(array.dtype.newbyteorder('<')) before numpy.save");
-  auto text  = std::string{};
-  auto count = std::size_t{1};
+  auto text              = std::string{};
+  auto count             = std::size_t{1};
   auto const size_of_one = static_cast<std::size_t>(header.type[1] - '0');
   for (auto const size : header.shape) {
     text.append(text.empty() ? "" : " x ") += std::to_string(size);
@@ -340,8 +336,7 @@ NpyArray<T> read_npy_numbers(ByteSource& file) {
 /// throws  BadFile with the byte, when a number is not a T, when it is big-endian or has Python objects, or does not
 ///         end where its shape requires
 /// source  numpy.lib.format, versions 1.0 to 3.0
-template <class T>
-NpyArray<T> read_npy(std::filesystem::path const& path) {
+template <class T> NpyArray<T> read_npy(std::filesystem::path const& path) {
   if constexpr (detail::npy_holds<T>()) {
     auto file = ByteSource{path};
     return chorale::detail::or_out_of_memory(path, [&] { return detail::read_npy_numbers<T>(file); });
@@ -393,8 +388,7 @@ Tensors<X, Y> rows_of(NpyArray<X> x, NpyArray<Y> y, std::string const& x_file, s
 /// Rows from two .npy files, read at once: the first dimension of both counts rows.
 ///
 /// throws  BadFile as read_npy does, and when the numbers of rows differ
-template <class X, class Y>
-auto npy(std::filesystem::path const& x_file, std::filesystem::path const& y_file) {
+template <class X, class Y> auto npy(std::filesystem::path const& x_file, std::filesystem::path const& y_file) {
   if constexpr (detail::npy_holds<X>() && detail::npy_holds<Y>())
     return detail::rows_of(read_npy<X>(x_file), read_npy<Y>(y_file), x_file.string(), y_file.string());
   else return RefusedData{};

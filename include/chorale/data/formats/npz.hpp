@@ -48,8 +48,7 @@ class NpzFile {
   ///
   /// T       type of the numbers that are made of those in the file, as by read_npy
   /// throws  BadFile when there is none, a number of it is not a T, or it is damaged
-  template <class T>
-  NpyArray<T> read(std::string_view name) const {
+  template <class T> NpyArray<T> read(std::string_view name) const {
     if constexpr (detail::npy_holds<T>()) {
       auto const& array = stored(name);
       auto numbers      = bytes_of(array);
@@ -67,8 +66,8 @@ class NpzFile {
  private:
   /// What the directory at the end of the file says of an array.
   struct Stored {
-    std::string name;                                      // without .npy
-    std::uint64_t method, crc, packed, size, at;           // at: of the header before its bytes
+    std::string name;                             // without .npy
+    std::uint64_t method, crc, packed, size, at;  // at: of the header before its bytes
   };
 
   Stored const& stored(std::string_view name) const {
@@ -100,9 +99,9 @@ class NpzFile {
 
   void list() {
     constexpr auto most_end = std::uint64_t{22 + 65'535};  // the last record, behind which only a comment may follow
-    auto const begin = file_->size() - std::min(file_->size(), most_end);
-    auto const tail  = part(begin, static_cast<std::size_t>(file_->size() - begin));
-    auto const end   = tail.rfind("PK\5\6");
+    auto const begin        = file_->size() - std::min(file_->size(), most_end);
+    auto const tail         = part(begin, static_cast<std::size_t>(file_->size() - begin));
+    auto const end          = tail.rfind("PK\5\6");
     if (end == tail.npos || tail.size() - end < 22) fail(file_->size(), "there is no directory of arrays at its end");
     auto entry = number(tail, end + 16, 4);
     for (auto left = number(tail, end + 10, 2); left > 0; --left) {

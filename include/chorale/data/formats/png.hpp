@@ -2,12 +2,14 @@
 #pragma once
 
 #if !__has_include(<png.h>)
-#error "chorale: <png.h> is not on the include path. Try: apt-get install libpng-dev (Debian), dnf install \
+#error \
+    "chorale: <png.h> is not on the include path. Try: apt-get install libpng-dev (Debian), dnf install \
 libpng-devel (Fedora), brew install libpng (Homebrew) or vcpkg install libpng"
 #endif
 
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_IMAGES)
-#error "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
+#error \
+    "chorale: this header is of the component images. Try: add chorale::images to target_link_libraries(), or \
 chorale-images to pkg-config"
 #endif
 
@@ -49,7 +51,7 @@ class PngReader {
       std::memcpy(to, left.data(), n);
       left = left.subspan(n);
     });
-    png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);     // the caller compares their product
+    png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);  // the caller compares their product
     // Texts, profiles and gamma are passed over: libpng takes memory for what they claim.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);
@@ -64,17 +66,17 @@ class PngReader {
   bool read(std::uint8_t* to, std::size_t channels) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     auto const colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
-    auto const greys  = channels == 1 && colour;           // of three channels
-    png_set_expand(png_);                                  // palettes, fewer than 8 bits; a transparent colour to alpha
+    auto const greys  = channels == 1 && colour;  // of three channels
+    png_set_expand(png_);                         // palettes, fewer than 8 bits; a transparent colour to alpha
     png_set_strip_16(png_);
-    if (channels == 4) png_set_add_alpha(png_, 255, PNG_FILLER_AFTER);     // where there is none
+    if (channels == 4) png_set_add_alpha(png_, 255, PNG_FILLER_AFTER);  // where there is none
     else png_set_strip_alpha(png_);
     if (channels > 1) png_set_gray_to_rgb(png_);
     auto const passes = png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     auto const stride = png_get_rowbytes(png_, info_), rows = height();
     if (stride != width() * (greys ? 3 : channels)) png_error(png_, "its rows have another length");
-    if (greys) colours_.resize(passes > 1 ? rows * stride : stride);       // passes of an interlaced image add up
+    if (greys) colours_.resize(passes > 1 ? rows * stride : stride);  // passes of an interlaced image add up
     for (int pass = 0; pass < passes; ++pass)
       for (std::size_t row = 0; row < rows; ++row) {
         auto* const line = greys ? colours_.data() + (passes > 1 ? row * stride : 0) : to + row * stride;
@@ -98,9 +100,9 @@ class PngReader {
 
   png_structp png_ = nullptr;
   png_infop info_  = nullptr;
-  ConstBytes left_;                                        // of the file
+  ConstBytes left_;  // of the file
   std::array<char, 200> text_{};
-  std::vector<std::uint8_t> colours_;                      // that become grey
+  std::vector<std::uint8_t> colours_;  // that become grey
 };
 
 }  // namespace chorale::data::detail

@@ -26,9 +26,9 @@ enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 inline char const* name_of(Wire wire) {
   switch (wire) {
-    case Wire::varint:  return "a varint";
+    case Wire::varint: return "a varint";
     case Wire::fixed64: return "64 bits";
-    case Wire::bytes:   return "a length and bytes";
+    case Wire::bytes: return "a length and bytes";
     case Wire::fixed32: return "32 bits";
   }
   return "unknown";
@@ -46,15 +46,14 @@ struct Part {
 struct Field {
   std::uint32_t number = 0;
   Wire wire            = Wire::varint;
-  std::uint64_t value  = 0;                                // unless wire is bytes
-  Part part{};                                             // if wire is bytes
-  std::uint64_t offset = 0;                                // where the field begins
+  std::uint64_t value  = 0;  // unless wire is bytes
+  Part part{};               // if wire is bytes
+  std::uint64_t offset = 0;  // where the field begins
 
   /// Returns the field. Throws Malformed unless it is of this kind.
   Field const& expect(Wire wanted, char const* what) const {
     if (wire != wanted)
-      throw Malformed{offset, std::string{what} + " needs " + name_of(wanted) + ", but the field has " +
-                                  name_of(wire)};
+      throw Malformed{offset, std::string{what} + " needs " + name_of(wanted) + ", but the field has " + name_of(wire)};
     return *this;
   }
 };
@@ -72,8 +71,8 @@ class Reader {
   /// Reads the next field. False at the end of the message.
   bool next(Field& out) {
     if (left_.empty()) return false;
-    out            = Field{.offset = offset_};
-    auto const tag = varint();
+    out             = Field{.offset = offset_};
+    auto const tag  = varint();
     auto const wire = tag & 7;
     if (tag >> 3 == 0 || tag >> 32 != 0)
       throw Malformed{out.offset, "field number " + std::to_string(tag >> 3) + ", but they go from 1 to 536870911"};
@@ -82,10 +81,10 @@ class Reader {
     out.number = static_cast<std::uint32_t>(tag >> 3);
     out.wire   = static_cast<Wire>(wire);
     switch (out.wire) {
-      case Wire::varint:  out.value = varint(); break;
+      case Wire::varint: out.value = varint(); break;
       case Wire::fixed64: out.value = fixed<8>(); break;
       case Wire::fixed32: out.value = fixed<4>(); break;
-      case Wire::bytes:   out.part = bytes(varint()); break;
+      case Wire::bytes: out.part = bytes(varint()); break;
     }
     return true;
   }
@@ -102,8 +101,7 @@ class Reader {
     throw Malformed{begin, "a varint of more than 64 bits"};
   }
 
-  template <unsigned bytes>
-  std::uint64_t fixed() {
+  template <unsigned bytes> std::uint64_t fixed() {
     auto const from = take(bytes);
     auto value      = std::uint64_t{0};
     for (auto i = bytes; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
@@ -117,8 +115,8 @@ class Reader {
   }
   ConstBytes take(std::uint64_t n) {
     if (n > left_.size())
-      throw Malformed{offset_, std::to_string(n) + " bytes are needed, but the message ends after " +
-                                   std::to_string(left_.size())};
+      throw Malformed{
+          offset_, std::to_string(n) + " bytes are needed, but the message ends after " + std::to_string(left_.size())};
     auto const head = left_.first(static_cast<std::size_t>(n));
     left_           = left_.subspan(head.size());
     offset_ += n;

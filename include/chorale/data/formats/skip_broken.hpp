@@ -18,9 +18,9 @@ namespace chorale::data {
 /// The number of records and rests of files left out because of damage. Any thread may use it.
 class Skipped {
  public:
-  std::size_t records() const { return records_; }         // with a wrong checksum, or that a map cannot read
-  std::size_t rests() const { return rests_; }             // rests of files: after a damaged length, or cut
-  std::string first() const {                              // the first error message
+  std::size_t records() const { return records_; }  // with a wrong checksum, or that a map cannot read
+  std::size_t rests() const { return rests_; }      // rests of files: after a damaged length, or cut
+  std::string first() const {                       // the first error message
     auto const lock = std::lock_guard{mutex_};
     return first_;
   }
@@ -40,23 +40,21 @@ class Skipped {
 };
 
 /// The function of map that skip_broken makes.
-template <class F>
-struct SkipBroken {
+template <class F> struct SkipBroken {
   F f;
   std::shared_ptr<Skipped> skipped;
 
-  template <class Row, class X, class Y>
-    requires CallableByMap<F, Row, X, Y>
+  template <class Row, class X, class Y> requires CallableByMap<F, Row, X, Y>
   bool operator()(Row const& row, std::vector<X>& x, std::vector<Y>& y, Place at) {
     return make(row, at, x, y);
   }
-  template <class Row, class... Fields>
-    requires CallableWith<F, Row, NewRow<Fields...>>
-  bool operator()(Row const& row, NewRow<Fields...>& to, Place at) { return make(row, at, to); }
+  template <class Row, class... Fields> requires CallableWith<F, Row, NewRow<Fields...>>
+  bool operator()(Row const& row, NewRow<Fields...>& to, Place at) {
+    return make(row, at, to);
+  }
 
  private:
-  template <class Row, class... To>
-  bool make(Row const& row, Place at, To&... to) {
+  template <class Row, class... To> bool make(Row const& row, Place at, To&... to) {
     try {
       return detail::make_row(f, row, at, to...);
     } catch (BadFile const& why) {
@@ -73,7 +71,8 @@ struct SkipBroken {
 ///   auto images  = records.map(data::skip_broken(decode, skipped), {.threads = 4});
 ///
 /// order   the other rows keep their Place, and with it their random numbers
-template <class F>
-SkipBroken<F> skip_broken(F f, std::shared_ptr<Skipped> skipped) { return {std::move(f), std::move(skipped)}; }
+template <class F> SkipBroken<F> skip_broken(F f, std::shared_ptr<Skipped> skipped) {
+  return {std::move(f), std::move(skipped)};
+}
 
 }  // namespace chorale::data

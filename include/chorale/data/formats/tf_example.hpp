@@ -26,8 +26,7 @@
 namespace chorale::data {
 
 /// One feature of an Example: nothing, byte strings, floats or integers.
-using Feature =
-    std::variant<std::monostate, std::vector<std::string>, std::vector<float>, std::vector<std::int64_t>>;
+using Feature = std::variant<std::monostate, std::vector<std::string>, std::vector<float>, std::vector<std::int64_t>>;
 
 namespace detail {
 
@@ -45,7 +44,8 @@ inline void read_list(proto::Part message, std::vector<float>& to) {
   for (proto::Field field; reader.next(field);) {
     if (field.number != 1) continue;
     if (field.wire != proto::Wire::bytes) add(field.expect(proto::Wire::fixed32, "a float").value);
-    else for (auto packed = proto::Reader{field.part}; !packed.at_end();) add(packed.fixed<4>());
+    else
+      for (auto packed = proto::Reader{field.part}; !packed.at_end();) add(packed.fixed<4>());
   }
 }
 inline void read_list(proto::Part message, std::vector<std::int64_t>& to) {
@@ -54,7 +54,8 @@ inline void read_list(proto::Part message, std::vector<std::int64_t>& to) {
   for (proto::Field field; reader.next(field);) {
     if (field.number != 1) continue;
     if (field.wire != proto::Wire::bytes) add(field.expect(proto::Wire::varint, "an integer").value);
-    else for (auto packed = proto::Reader{field.part}; !packed.at_end();) add(packed.varint());
+    else
+      for (auto packed = proto::Reader{field.part}; !packed.at_end();) add(packed.varint());
   }
 }
 
@@ -73,8 +74,7 @@ inline void merge_feature(proto::Part message, Feature& to) {
 }
 
 /// Calls entry(name, reader of the entry) for each feature of an Example.
-template <class Entry>
-void for_each_feature(ConstBytes bytes, Entry entry) {
+template <class Entry> void for_each_feature(ConstBytes bytes, Entry entry) {
   auto example = proto::Reader{{bytes}};
   for (proto::Field of_example; example.next(of_example);) {
     if (of_example.number != 1) continue;
@@ -107,7 +107,7 @@ inline void write_feature(Feature const& feature, proto::Writer& to) {
     for (auto const f : *floats) values.fixed32(std::bit_cast<std::uint32_t>(f));
   if (auto const* integers = std::get_if<std::vector<std::int64_t>>(&feature))
     for (auto const i : *integers) values.varint(static_cast<std::uint64_t>(i));
-  if (!values.bytes().empty()) list.field(1, values);                      // packed
+  if (!values.bytes().empty()) list.field(1, values);  // packed
   if (feature.index() > 0) to.field(static_cast<std::uint32_t>(feature.index()), list);
 }
 
@@ -160,8 +160,7 @@ struct Example {
   /// list of any kind.
   ///
   /// throws  BadFile when it is of another kind
-  template <class T>
-  std::vector<T> const* find(std::string_view name, std::string const& where = "an Example") const& {
+  template <class T> std::vector<T> const* find(std::string_view name, std::string const& where = "an Example") const& {
     auto const at = features.find(name);
     if (at == features.end() || at->second.index() == 0) return nullptr;
     if (auto const* list = std::get_if<std::vector<T>>(&at->second)) return list;
@@ -169,18 +168,15 @@ struct Example {
                       ", but " + detail::feature_kinds[Feature{std::vector<T>{}}.index()] + " are needed.",
                   "another type of the row that it goes to."};
   }
-  template <class T>
-  std::vector<T> const* find(std::string_view, std::string const& = "") const&& = delete;
+  template <class T> std::vector<T> const* find(std::string_view, std::string const& = "") const&& = delete;
 
   /// The list of a feature, as find.
   ///
   /// throws  BadFile when no feature has that name, or it is of another kind
-  template <class T>
-  std::vector<T> get(std::string_view name, std::string const& where = "an Example") && {
+  template <class T> std::vector<T> get(std::string_view name, std::string const& where = "an Example") && {
     return std::as_const(*this).template get<T>(name, where);
   }
-  template <class T>
-  std::vector<T> const& get(std::string_view name, std::string const& where = "an Example") const& {
+  template <class T> std::vector<T> const& get(std::string_view name, std::string const& where = "an Example") const& {
     if (auto const* list = find<T>(name, where)) return *list;
     auto names = std::string{};
     for (auto const& [other, feature] : features) names.append(names.empty() ? "" : ", ") += in_quotes(other);
@@ -194,7 +190,7 @@ struct Example {
   }
 
  private:
-  static std::string in_quotes(std::string_view name) {       // a file may hold any bytes, and this goes to a terminal
+  static std::string in_quotes(std::string_view name) {  // a file may hold any bytes, and this goes to a terminal
     return '"' + printable(name.substr(0, 80)) + '"';
   }
 };
@@ -209,7 +205,7 @@ struct Example {
 ///         error. For lists that may be empty: a map of one's own, with Example::find
 /// throws  BadFile with the number of the file and of the record in it
 struct Fields {
-  std::string x, y{};                                      // names; empty: no numbers
+  std::string x, y{};  // names; empty: no numbers
   std::size_t width = 0, targets = 0;
   std::optional<double> x_if_missing{}, y_if_missing{};
 
@@ -233,13 +229,12 @@ struct Fields {
     if (name.empty()) return;
     if constexpr (std::is_arithmetic_v<T>)
       if (if_missing && example.find<Stored>(name, where) == nullptr) {
-        CHORALE_EXPECTS(detail::fits_in<T>(*if_missing),
-                        "data::Fields: the number for a missing feature " + name + " " +
-                            detail::why_not<T>(*if_missing));
+        CHORALE_EXPECTS(detail::fits_in<T>(*if_missing), "data::Fields: the number for a missing feature " + name +
+                                                             " " + detail::why_not<T>(*if_missing));
         return to.assign(count == 0 ? 1 : count, static_cast<T>(*if_missing));
       }
     auto const& stored = example.get<Stored>(name, where);
-    auto const fail = [&](std::string const& what) {
+    auto const fail    = [&](std::string const& what) {
       throw BadFile{where + ": feature \"" + name + "\" " + what + ".", "another feature, or other records."};
     };
     if constexpr (sizeof(T) == 1) {

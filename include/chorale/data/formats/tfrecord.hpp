@@ -32,9 +32,9 @@ namespace chorale::data {
 
 /// How TFRecord files are read.
 struct TfRecordOptions {
-  Compression compression = Compression::none;             // of the whole file
-  std::size_t max_record  = std::size_t{1} << 30;          // bytes; a longer record is an error
-  std::shared_ptr<Skipped> skipped{};                      // null: damage is an error; else it is skipped and counted
+  Compression compression = Compression::none;     // of the whole file
+  std::size_t max_record  = std::size_t{1} << 30;  // bytes; a longer record is an error
+  std::shared_ptr<Skipped> skipped{};              // null: damage is an error; else it is skipped and counted
 };
 
 namespace detail {
@@ -42,8 +42,7 @@ namespace detail {
 /// The checksum as it is stored: checksums of data that contains checksums would have bad properties.
 constexpr std::uint32_t masked(std::uint32_t crc) { return std::rotr(crc, 15) + 0xA282EAD8U; }
 
-template <class T>
-T little_endian(ConstBytes bytes) {
+template <class T> T little_endian(ConstBytes bytes) {
   auto value = T{0};
   for (auto i = sizeof(T); i-- > 0;) value = static_cast<T>(value << 8 | std::to_integer<T>(bytes[i]));
   return value;
@@ -69,7 +68,7 @@ class TfRecordReader {
   bool next(ConstBytes& out) {
     while (!ended_) {
       try {
-        ended_ = true;                                     // unless a whole record was read
+        ended_ = true;  // unless a whole record was read
         source_.part("record", ++count_ - 1);
         auto const found = read();
         ended_           = found == Found::nothing;
@@ -93,19 +92,22 @@ class TfRecordReader {
   enum class Found { nothing, damaged, whole };
 
   Found read() {
-    begin_             = source_.offset();
-    auto const header  = take(12);
+    begin_            = source_.offset();
+    auto const header = take(12);
     if (header.empty()) return Found::nothing;
     if (header.size() < 12) cut(12, header.size(), "length and its checksum", begin_);
     auto const length = detail::little_endian<std::uint64_t>(header.first(8));
     auto const stored = detail::little_endian<std::uint32_t>(header.last(4));
     if (auto const crc = detail::masked(crc32c(header.first(8))); crc != stored)
-      source_.fail(begin_ + 8, "the checksum of the length is " + std::to_string(stored) + ", but its bytes have " +
-                                   std::to_string(crc), advice());
+      source_.fail(
+          begin_ + 8,
+          "the checksum of the length is " + std::to_string(stored) + ", but its bytes have " + std::to_string(crc),
+          advice());
     too_long_ = length > std::min<std::uint64_t>(options_.max_record, SIZE_MAX - 4);
     if (too_long_)
-      source_.fail(begin_, "a record of " + std::to_string(length) + " bytes, but at most " +
-                               std::to_string(options_.max_record) + " are read",
+      source_.fail(begin_,
+                   "a record of " + std::to_string(length) + " bytes, but at most " +
+                       std::to_string(options_.max_record) + " are read",
                    "TfRecordOptions{.max_record = " + std::to_string(length) + "}");
     auto const n    = static_cast<std::size_t>(length);
     auto const rest = take(n + 4);
@@ -125,13 +127,14 @@ class TfRecordReader {
   }
 
   [[noreturn]] void cut(std::size_t need, std::size_t got, std::string const& what, std::uint64_t at) const {
-    source_.fail(at, std::to_string(need) + " bytes are needed (" + what + "), but the file ends after " +
-                         std::to_string(got), "to wait while it is still written, else to fetch it again");
+    source_.fail(
+        at, std::to_string(need) + " bytes are needed (" + what + "), but the file ends after " + std::to_string(got),
+        "to wait while it is still written, else to fetch it again");
   }
   [[noreturn]] void complain_about_data() const {
-    source_.fail(begin_ + 12, "the checksum of " + std::to_string(data_.size()) + " bytes of data is " +
-                                  std::to_string(stored_) + ", but they have " +
-                                  std::to_string(detail::masked(crc32c(data_))),
+    source_.fail(begin_ + 12,
+                 "the checksum of " + std::to_string(data_.size()) + " bytes of data is " + std::to_string(stored_) +
+                     ", but they have " + std::to_string(detail::masked(crc32c(data_))),
                  "to fetch it again, or TfRecordOptions::skipped, which leaves such records out");
   }
   std::string advice() const {
@@ -145,16 +148,16 @@ class TfRecordReader {
   TfRecordOptions options_;
   ByteSource source_;
   std::vector<std::byte> copy_;
-  ConstBytes data_;                                        // of the record
-  std::uint64_t begin_ = 0, count_ = 0;                    // offset of the record; records begun
-  std::uint32_t stored_ = 0;                               // checksum of the data
+  ConstBytes data_;                      // of the record
+  std::uint64_t begin_ = 0, count_ = 0;  // offset of the record; records begun
+  std::uint32_t stored_ = 0;             // checksum of the data
   bool ended_ = false, too_long_ = false;
 };
 
 /// A TFRecord file as a dataset of rows: x is the record, y is {number of the file, number in the file}.
 class TfRecordFile : public Pipe<TfRecordFile> {
  public:
-  using element = Sample<std::byte, std::uint64_t>;
+  using element                = Sample<std::byte, std::uint64_t>;
   static constexpr bool stable = false;
 
   TfRecordFile(std::filesystem::path file, std::uint64_t number, TfRecordOptions options)
@@ -182,11 +185,9 @@ class TfRecordFile : public Pipe<TfRecordFile> {
   };
 
   Stream stream(std::size_t) const { return {file_, number_, options_}; }
-  std::optional<std::size_t> size() const { return {}; }   // known only after reading
+  std::optional<std::size_t> size() const { return {}; }  // known only after reading
 
-  void describe(std::vector<std::string>& lines) const {
-    lines.push_back(detail::file_text(file_));
-  }
+  void describe(std::vector<std::string>& lines) const { lines.push_back(detail::file_text(file_)); }
 
  private:
   std::filesystem::path file_;
@@ -279,8 +280,7 @@ class TfRecordWriter {
   }
 
  private:
-  template <class T>
-  static std::array<std::byte, sizeof(T)> little_endian(T value) {
+  template <class T> static std::array<std::byte, sizeof(T)> little_endian(T value) {
     auto bytes = std::array<std::byte, sizeof(T)>{};
     for (std::size_t i = 0; i < sizeof(T); ++i) bytes[i] = static_cast<std::byte>(value >> 8 * i & 0xFF);
     return bytes;
@@ -291,8 +291,8 @@ class TfRecordWriter {
     auto& z  = pack_->z;
     auto out = std::array<std::byte, 1 << 14>{};
     do {
-      auto const part = bytes.first(std::min(bytes.size(), std::size_t{1} << 30));         // zlib counts in 32 bits
-      z.next_in       = reinterpret_cast<Bytef*>(const_cast<std::byte*>(part.data()));     // only read
+      auto const part = bytes.first(std::min(bytes.size(), std::size_t{1} << 30));      // zlib counts in 32 bits
+      z.next_in       = reinterpret_cast<Bytef*>(const_cast<std::byte*>(part.data()));  // only read
       z.avail_in      = static_cast<uInt>(part.size());
       do {
         z.next_out  = reinterpret_cast<Bytef*>(out.data());
@@ -324,7 +324,7 @@ class TfRecordWriter {
 
   std::filesystem::path path_;
   std::unique_ptr<std::FILE, Close> file_;
-  std::unique_ptr<Pack> pack_;                             // zlib's state points to itself: it must not move
+  std::unique_ptr<Pack> pack_;  // zlib's state points to itself: it must not move
   std::uint64_t records_ = 0;
 };
 

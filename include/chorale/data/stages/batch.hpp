@@ -22,8 +22,7 @@ namespace chorale::data {
 /// Memory for one batch, 64-byte aligned, that is reused for the next one. Not copyable: a copy would share it.
 ///
 /// T       the numbers of each field
-template <class... T>
-class BatchBuffer {
+template <class... T> class BatchBuffer {
   static_assert((std::is_trivially_copyable_v<T> && ...),
                 "chorale: batches hold numbers, which are copied byte by byte.");
 
@@ -31,10 +30,11 @@ class BatchBuffer {
   BatchBuffer() : BatchBuffer{std::type_identity<Cpu::block>{}} {}
   /// A buffer whose memory is made of objects of type Block, such as blocks that a GPU reads fast.
   template <class Block>
-  explicit BatchBuffer(std::type_identity<Block>) : make_{[](std::size_t bytes) {
-    auto block = std::make_shared<Block>(bytes);
-    return std::shared_ptr<std::byte>{block, block->data()};
-  }} {}
+  explicit BatchBuffer(std::type_identity<Block>)
+      : make_{[](std::size_t bytes) {
+          auto block = std::make_shared<Block>(bytes);
+          return std::shared_ptr<std::byte>{block, block->data()};
+        }} {}
   BatchBuffer(BatchBuffer&&)            = default;
   BatchBuffer& operator=(BatchBuffer&&) = default;
 
@@ -45,8 +45,9 @@ class BatchBuffer {
   }
 
   /// The memory of field number i.
-  template <std::size_t i>
-  auto* at() const { return reinterpret_cast<std::tuple_element_t<i, std::tuple<T...>>*>(rooms_[i].at.get()); }
+  template <std::size_t i> auto* at() const {
+    return reinterpret_cast<std::tuple_element_t<i, std::tuple<T...>>*>(rooms_[i].at.get());
+  }
 
  private:
   struct Room {
@@ -65,8 +66,7 @@ class BatchBuffer {
 };
 
 /// The memory that a stream can fill, or void.
-template <class S>
-struct BufferOf : std::type_identity<void> {};
+template <class S> struct BufferOf : std::type_identity<void> {};
 template <class S> requires requires { typename S::buffer; }
 struct BufferOf<S> : std::type_identity<typename S::buffer> {};
 
@@ -79,8 +79,7 @@ concept FillsBuffer = requires(S& stream, typename S::buffer& to, Element& out) 
 namespace detail {
 
 /// The memory of a batch of these rows.
-template <class Row>
-using BufferFor = OfNumbers<BatchBuffer, typename RowType<Row>::Batch>;
+template <class Row> using BufferFor = OfNumbers<BatchBuffer, typename RowType<Row>::Batch>;
 
 /// The batch of n rows that are in a buffer.
 ///
@@ -89,16 +88,13 @@ template <class Batch, class... T>
 Batch batch_in(BatchBuffer<T...> const& memory, std::size_t n, std::array<std::size_t, sizeof...(T)> const& widths) {
   auto batch   = Batch{};
   auto&& spans = fields(batch);
-  for_each_index<sizeof...(T)>([&](auto i) {
-    std::get<i>(spans) = {memory.template at<i>(), n * widths[i]};
-  });
+  for_each_index<sizeof...(T)>([&](auto i) { std::get<i>(spans) = {memory.template at<i>(), n * widths[i]}; });
   batch.rows = n;
   return batch;
 }
 
 /// Copies a row to place n of a batch, whose rows have its widths.
-template <class Row, class... T>
-void put_row(Row const& row, std::size_t n, BatchBuffer<T...> const& to) {
+template <class Row, class... T> void put_row(Row const& row, std::size_t n, BatchBuffer<T...> const& to) {
   auto&& spans = fields(row);
   for_each_index<sizeof...(T)>([&](auto i) {
     auto const& span = std::get<i>(spans);
@@ -113,13 +109,12 @@ void put_row(Row const& row, std::size_t n, BatchBuffer<T...> const& to) {
 /// keeps   a batch is contiguous and 64-byte aligned, and valid until the next call
 /// cost    one copy of each row; no allocation after the first batch
 /// throws  BadArgument when a row has another width than the first
-template <class D>
-class Batched : public Pipe<Batched<D>> {
+template <class D> class Batched : public Pipe<Batched<D>> {
   using Row = typename D::element;
-  static_assert(!detail::RowType<Row>::is_ragged);         // Pipe::batch makes a PaddedBatched of them
+  static_assert(!detail::RowType<Row>::is_ragged);  // Pipe::batch makes a PaddedBatched of them
 
  public:
-  using element = typename detail::RowType<Row>::Batch;
+  using element                = typename detail::RowType<Row>::Batch;
   static constexpr bool stable = false;
 
   Batched(D from, GlobalBatch rows, Remainder remainder) : from_{std::move(from)}, remainder_{remainder} {
@@ -166,7 +161,7 @@ class Batched : public Pipe<Batched<D>> {
         auto const bytes = std::as_bytes(span);
         for (std::size_t at = 0; at < bytes.size(); at += 64) __builtin_prefetch(bytes.data() + at);
       };
-      if constexpr (is_sample<Row>) one(row.x);            // y is small
+      if constexpr (is_sample<Row>) one(row.x);  // y is small
       else std::apply([&](auto const&... spans) { (one(spans), ...); }, row.fields());
     }
 
@@ -178,16 +173,16 @@ class Batched : public Pipe<Batched<D>> {
     }
 
     StreamOf<D> from_;
-    std::size_t rows_, room_;                              // rows of a full batch; rows that a batch can have
+    std::size_t rows_, room_;  // rows of a full batch; rows that a batch can have
     Remainder remainder_;
     Widths<Row> widths_;
-    std::size_t count_ = 0;                                // rows read so far
-    std::vector<Row> views_;                               // the rows of one batch, if they are stable
+    std::size_t count_ = 0;   // rows read so far
+    std::vector<Row> views_;  // the rows of one batch, if they are stable
     buffer own_;
   };
 
   Stream stream(std::size_t epoch) const {
-    auto const room = std::min(rows_, from_.size().value_or(rows_));       // a huge batch of few rows takes little
+    auto const room = std::min(rows_, from_.size().value_or(rows_));  // a huge batch of few rows takes little
     return {from_.stream(epoch), rows_, room, remainder_};
   }
 

@@ -25,13 +25,12 @@ namespace chorale::data {
 /// keeps   a batch is contiguous and 64-byte aligned, and valid until the next call
 /// cost    the rows of all buckets: views of a stable source, else copies; no allocation once the buffers have grown
 /// throws  BadArgument when a row does not fit its fields
-template <class D, class F>
-class BucketedByLength : public Pipe<BucketedByLength<D, F>> {
+template <class D, class F> class BucketedByLength : public Pipe<BucketedByLength<D, F>> {
   using Row      = typename D::element;
   using Paddings = detail::Paddings<Row>;
 
  public:
-  using element = typename detail::RowType<Row>::Batch;
+  using element                = typename detail::RowType<Row>::Batch;
   static constexpr bool stable = false;
 
   BucketedByLength(D from, Buckets buckets) : from_{std::move(from)}, buckets_{std::move(buckets)} {
@@ -76,9 +75,9 @@ class BucketedByLength : public Pipe<BucketedByLength<D, F>> {
     using Slot = std::conditional_t<Stable<D>, Row, Kept<Row>>;
 
     struct Bucket {
-      std::size_t rows, count = 0;                         // of a full batch; so far
+      std::size_t rows, count = 0;  // of a full batch; so far
       std::vector<Slot> slots{};
-      std::vector<std::size_t> numbers{};                  // of each row in the pass, for messages
+      std::vector<std::size_t> numbers{};  // of each row in the pass, for messages
 
       void keep(Row const& row, std::size_t number) {
         if (count == slots.size()) slots.emplace_back(), numbers.emplace_back();
@@ -107,7 +106,7 @@ class BucketedByLength : public Pipe<BucketedByLength<D, F>> {
     Remainder remainder_;
     Paddings paddings_{Padding{}};
     std::vector<Bucket> buckets_;
-    std::size_t count_ = 0;                                // rows read so far
+    std::size_t count_ = 0;  // rows read so far
     bool ended_        = false;
     Row in_{};
     buffer own_;
@@ -115,7 +114,7 @@ class BucketedByLength : public Pipe<BucketedByLength<D, F>> {
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), buckets_}; }
 
-  std::optional<std::size_t> size() const { return {}; }   // depends on the lengths of the rows
+  std::optional<std::size_t> size() const { return {}; }  // depends on the lengths of the rows
 
   void describe(std::vector<std::string>& lines) const {
     data::describe(from_, lines);

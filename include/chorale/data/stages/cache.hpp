@@ -18,12 +18,11 @@ namespace chorale::data {
 /// order   pass 0 is kept, whichever pass is read first: a resumed program sees the same rows
 /// cost    the first read of any stream runs that whole pass; other threads wait for it; later reads copy nothing
 /// throws  what the pass throws: nothing is kept then, and the next read retries
-template <class D>
-class Cached : public Pipe<Cached<D>> {
+template <class D> class Cached : public Pipe<Cached<D>> {
   static_assert(is_row<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
 
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = true;
 
  private:
@@ -35,7 +34,7 @@ class Cached : public Pipe<Cached<D>> {
     D const& from() const { return from_; }
 
     RowTable<element> const& rows() {
-      auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
+      auto const lock = std::lock_guard{mutex_};  // once per stream, not once per row
       if (!filled_) fill();
       return view_;
     }
@@ -73,7 +72,7 @@ class Cached : public Pipe<Cached<D>> {
    private:
     std::shared_ptr<Store> store_;
     RowTable<element> const* rows_ = nullptr;
-    std::size_t at_ = 0;
+    std::size_t at_                = 0;
   };
 
   explicit Cached(D from) : store_{std::make_shared<Store>(std::move(from))} {}
@@ -81,9 +80,7 @@ class Cached : public Pipe<Cached<D>> {
   Stream stream(std::size_t) const { return Stream{store_}; }
   std::optional<std::size_t> size() const { return store_->size(); }
 
-  void describe(std::vector<std::string>& lines) const {
-    data::describe(store_->from(), lines);
-  }
+  void describe(std::vector<std::string>& lines) const { data::describe(store_->from(), lines); }
 
  private:
   std::shared_ptr<Store> store_;

@@ -15,21 +15,20 @@
 namespace chorale::data {
 
 /// Two datasets of the same elements, one after the other. See Pipe::concatenate.
-template <class A, class B>
-class Concatenated : public Pipe<Concatenated<A, B>> {
+template <class A, class B> class Concatenated : public Pipe<Concatenated<A, B>> {
   static_assert(std::same_as<typename A::element, typename B::element>,
                 "chorale: concatenate needs two datasets of the same elements. Put a map before it.");
 
  public:
-  using element = typename A::element;
+  using element                = typename A::element;
   static constexpr bool stable = Stable<A> && Stable<B>;
 
   Concatenated(A first, B second) : first_{std::move(first)}, second_{std::move(second)} {}
 
   class Stream {
-    static constexpr bool fills = FillsBuffer<StreamOf<A>, element> && FillsBuffer<StreamOf<B>, element> &&
-                                  std::same_as<typename BufferOf<StreamOf<A>>::type,
-                                               typename BufferOf<StreamOf<B>>::type>;
+    static constexpr bool fills =
+        FillsBuffer<StreamOf<A>, element> && FillsBuffer<StreamOf<B>, element> &&
+        std::same_as<typename BufferOf<StreamOf<A>>::type, typename BufferOf<StreamOf<B>>::type>;
 
    public:
     using buffer = std::conditional_t<fills, typename BufferOf<StreamOf<A>>::type, void>;
@@ -41,17 +40,15 @@ class Concatenated : public Pipe<Concatenated<A, B>> {
       return of_either([&](auto& from) { return from.next(out); });
     }
 
-    template <class Buffer>
-    bool next_into(Buffer& to, element& out) requires fills {
+    template <class Buffer> bool next_into(Buffer& to, element& out) requires fills {
       return of_either([&](auto& from) { return from.next_into(to, out); });
     }
 
    private:
-    template <class Next>
-    bool of_either(Next next) {
+    template <class Next> bool of_either(Next next) {
       if (!then_) {
         if (next(first_)) return true;
-        then_.emplace(second_.stream(epoch_));             // only now: earlier, its threads would only wait
+        then_.emplace(second_.stream(epoch_));  // only now: earlier, its threads would only wait
       }
       return next(*then_);
     }
@@ -85,25 +82,22 @@ class Concatenated : public Pipe<Concatenated<A, B>> {
 namespace detail {
 
 /// The rows that zip makes of two kinds of rows.
-template <class A, class B>
-struct ZippedRow : std::type_identity<A> {};
+template <class A, class B> struct ZippedRow : std::type_identity<A> {};
 template <class X, class Y, class V, class W>
 struct ZippedRow<Sample<X, Y>, Sample<V, W>> : std::type_identity<Sample<X, V>> {};
-template <class... F, class... G>
-struct ZippedRow<Row<F...>, Row<G...>> : std::type_identity<Row<F..., G...>> {};
+template <class... F, class... G> struct ZippedRow<Row<F...>, Row<G...>> : std::type_identity<Row<F..., G...>> {};
 
 }  // namespace detail
 
 /// Rows of two datasets side by side. See zip.
-template <class A, class B>
-class Zipped : public Pipe<Zipped<A, B>> {
+template <class A, class B> class Zipped : public Pipe<Zipped<A, B>> {
   static_assert(is_row<typename A::element> && is_row<typename B::element>,
                 "chorale: zip takes rows, not batches. Put it before .batch(n).");
   static_assert(is_sample<typename A::element> == is_sample<typename B::element>,
                 "chorale: zip takes two datasets of Samples, or two of rows of named fields. Put a map before it.");
 
  public:
-  using element = typename detail::ZippedRow<typename A::element, typename B::element>::type;
+  using element                = typename detail::ZippedRow<typename A::element, typename B::element>::type;
   static constexpr bool stable = Stable<A> && Stable<B>;
 
   Zipped(A x, B y) : x_{std::move(x)}, y_{std::move(y)} {}
@@ -150,7 +144,6 @@ class Zipped : public Pipe<Zipped<A, B>> {
 /// get the fields of both.
 ///
 ///   auto rows = data::zip(images, labels);
-template <class A, class B>
-Zipped<A, B> zip(A x, B y) { return {std::move(x), std::move(y)}; }
+template <class A, class B> Zipped<A, B> zip(A x, B y) { return {std::move(x), std::move(y)}; }
 
 }  // namespace chorale::data

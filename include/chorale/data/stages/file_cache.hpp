@@ -26,8 +26,7 @@ namespace chorale::data {
 /// InFile::functions. Rows in memory count with a checksum of a sample of them, files with their names and sizes.
 ///
 /// keeps   equal descriptions have equal keys, on any machine
-template <class D>
-std::uint64_t cache_key(D const& from, std::string const& functions) {
+template <class D> std::uint64_t cache_key(D const& from, std::string const& functions) {
   auto lines = std::vector<std::string>{};
   data::describe(from, lines);
   lines.push_back(functions);
@@ -50,12 +49,11 @@ std::uint64_t cache_key(D const& from, std::string const& functions) {
 ///         the file cannot be written: there is no file then, and the next read retries. BadFile when the file is
 ///         damaged, cut, of another kind, or has other types, fields, stages or another number of rows
 /// source  tf.data.Dataset.cache(filename)
-template <class D>
-class FileCached : public Pipe<FileCached<D>> {
+template <class D> class FileCached : public Pipe<FileCached<D>> {
   static_assert(is_row<typename D::element>, "chorale: cache keeps rows, not batches. Put it before .batch(n).");
 
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = true;
 
  private:
@@ -69,7 +67,7 @@ class FileCached : public Pipe<FileCached<D>> {
     D const& from() const { return from_; }
 
     CacheFile const& file() {
-      auto const lock = std::lock_guard{mutex_};                           // once per stream, not once per row
+      auto const lock = std::lock_guard{mutex_};  // once per stream, not once per row
       if (file_) return *file_;
       auto const wanted = fields();
       if (!open(wanted)) fill(wanted);
@@ -111,10 +109,10 @@ class FileCached : public Pipe<FileCached<D>> {
                    detail::fields(row));
       }
       auto const expected = from_.size();
-      CHORALE_EXPECTS(!expected || *expected == rows,
-                      "the stage before the cache says that it makes " + std::to_string(expected.value_or(0)) +
-                          " rows, and made " + std::to_string(rows) + "; the next run would refuse " +
-                          where_.path.string());
+      CHORALE_EXPECTS(!expected || *expected == rows, "the stage before the cache says that it makes " +
+                                                          std::to_string(expected.value_or(0)) + " rows, and made " +
+                                                          std::to_string(rows) + "; the next run would refuse " +
+                                                          where_.path.string());
       file_.emplace(to.finish());
     }
 
@@ -122,7 +120,7 @@ class FileCached : public Pipe<FileCached<D>> {
     InFile where_;
     std::mutex mutex_;
     std::optional<CacheFile> file_;
-    std::atomic<std::uint64_t> checked_{0};                // rows with a correct checksum; the end counts as one
+    std::atomic<std::uint64_t> checked_{0};  // rows with a correct checksum; the end counts as one
   };
 
  public:
@@ -156,9 +154,7 @@ class FileCached : public Pipe<FileCached<D>> {
   Stream stream(std::size_t) const { return Stream{store_}; }
   std::optional<std::size_t> size() const { return store_->size(); }
 
-  void describe(std::vector<std::string>& lines) const {
-    data::describe(store_->from(), lines);
-  }
+  void describe(std::vector<std::string>& lines) const { data::describe(store_->from(), lines); }
 
  private:
   std::shared_ptr<Store> store_;

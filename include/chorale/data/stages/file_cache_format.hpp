@@ -33,10 +33,10 @@ static_assert(std::endian::native == std::endian::little,
 
 /// The fields of the rows in a file of cached rows.
 struct CacheFields {
-  std::array<std::uint8_t, 4> types{};                     // of x and y: kind, and bytes of a number: "f4 i4"
-  std::string named{};                                     // named fields: "Title int(40),Body byte(ragged)"
-  std::vector<std::size_t> sizes{0, 0};                    // bytes of a number of each field
-  std::uint64_t key = 0;                                   // of the stages that make the rows: see cache_key()
+  std::array<std::uint8_t, 4> types{};   // of x and y: kind, and bytes of a number: "f4 i4"
+  std::string named{};                   // named fields: "Title int(40),Body byte(ragged)"
+  std::vector<std::size_t> sizes{0, 0};  // bytes of a number of each field
+  std::uint64_t key = 0;                 // of the stages that make the rows: see cache_key()
 
   std::string text() const {
     if (!named.empty()) return named;
@@ -47,8 +47,7 @@ struct CacheFields {
 
 namespace detail {
 
-template <class X, class Y>
-CacheFields cache_fields(std::type_identity<Sample<X, Y>>) {
+template <class X, class Y> CacheFields cache_fields(std::type_identity<Sample<X, Y>>) {
   auto const kind = []<class T>(std::type_identity<T>) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8 && sizeof(T) < 256,
                   "chorale: cache writes numbers byte by byte: float, int, std::uint8_t and the like.");
@@ -58,16 +57,14 @@ CacheFields cache_fields(std::type_identity<Sample<X, Y>>) {
                     static_cast<std::uint8_t>(kind(std::type_identity<Y>{})), sizeof(Y)},
           .sizes = {sizeof(X), sizeof(Y)}};
 }
-template <class... F>
-CacheFields cache_fields(std::type_identity<Row<F...>>) {
+template <class... F> CacheFields cache_fields(std::type_identity<Row<F...>>) {
   return {.named = RowType<Row<F...>>::text(), .sizes = {sizeof(typename F::element_type)...}};
 }
 
 }  // namespace detail
 
 /// The fields of a type of rows, as a file of cached rows stores them.
-template <class Row>
-CacheFields cache_fields() { return detail::cache_fields(std::type_identity<Row>{}); }
+template <class Row> CacheFields cache_fields() { return detail::cache_fields(std::type_identity<Row>{}); }
 
 namespace detail {
 
@@ -75,13 +72,13 @@ namespace detail {
 /// 8 bytes.
 struct CacheHeader {
   std::array<char, 8> magic{'c', 'h', 'o', 'r', 'r', 'o', 'w', 's'};
-  std::uint32_t version = 3;                               // 4: with named fields; 1 and 2 had no key
-  std::array<std::uint8_t, 4> types{};                     // of x and y; with named fields: checksum of their text
+  std::uint32_t version = 3;            // 4: with named fields; 1 and 2 had no key
+  std::array<std::uint8_t, 4> types{};  // of x and y; with named fields: checksum of their text
   std::uint64_t rows  = 0;
-  std::uint64_t bytes = 0;                                 // of the file
-  std::uint64_t key   = 0;                                 // of the stages that made the rows
-  std::uint32_t last  = 0;                                 // checksum of the last row
-  std::uint32_t crc   = 0;                                 // of the members before it
+  std::uint64_t bytes = 0;  // of the file
+  std::uint64_t key   = 0;  // of the stages that made the rows
+  std::uint32_t last  = 0;  // checksum of the last row
+  std::uint32_t crc   = 0;  // of the members before it
 
   std::uint32_t right_crc() const {
     return crc32c(std::as_bytes(Span<CacheHeader const>{this, 1}).first(sizeof(CacheHeader) - sizeof(crc)));
@@ -120,7 +117,7 @@ struct OpenCache {
   OpenCache(OpenCache const&)            = delete;
   OpenCache& operator=(OpenCache const&) = delete;
   ~OpenCache() {
-    if (!aside.empty()) ::unlink(aside.c_str());           // first: closing releases a lock
+    if (!aside.empty()) ::unlink(aside.c_str());  // first: closing releases a lock
     if (number >= 0) ::close(number);
   }
 };
@@ -141,13 +138,13 @@ class CacheFile {
   /// The position of a reader: before row number `row`.
   struct Cursor {
     std::uint64_t row = 0, at = 0;
-    std::uint32_t crc = 0;                                 // of the previous row
+    std::uint32_t crc = 0;  // of the previous row
   };
 
   /// Opens a file; nothing when it does not exist.
   static std::optional<CacheFile> open(std::filesystem::path const& path, CacheFields const& fields) {
     auto file   = detail::OpenCache{};
-    file.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);                 // a named pipe must not wait
+    file.number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe must not wait
     if (file.number >= 0) return CacheFile{path, file.number, fields};
     if (errno == ENOENT) return {};
     throw BadFile{path.string() + ": cannot be opened: " + std::generic_category().message(errno) + ".",
@@ -156,7 +153,7 @@ class CacheFile {
 
   CacheFile(std::filesystem::path path, int file, CacheFields const& fields)
       : path_{std::move(path)}, sizes_{fields.sizes} {
-    struct stat status {};
+    struct stat status{};
     if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
       throw BadFile{path_.string() + ": is not a file that can be read.", "another path for the cache."};
     auto const size = static_cast<std::uint64_t>(status.st_size);
@@ -164,8 +161,9 @@ class CacheFile {
       fail(size, "the file ends, but a cache begins with " + std::to_string(sizeof header_) + " bytes");
     auto* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
     if (data == MAP_FAILED)
-      throw BadFile{path_.string() + ": " + std::to_string(size) + " bytes cannot be mapped: " +
-                        std::generic_category().message(errno) + ".", "a disk of this machine, or more memory."};
+      throw BadFile{path_.string() + ": " + std::to_string(size) +
+                        " bytes cannot be mapped: " + std::generic_category().message(errno) + ".",
+                    "a disk of this machine, or more memory."};
     bytes_ = {static_cast<std::byte const*>(data), size};
     try {
       check_header(fields);
@@ -185,7 +183,7 @@ class CacheFile {
   /// A reader before the first row.
   Cursor begin() const { return {.at = first_row_}; }
 
-  enum class Check { none, all };                          // none: the row has been checked before
+  enum class Check { none, all };  // none: the row has been checked before
 
   /// Reads the next row. False at the end.
   ///
@@ -196,7 +194,7 @@ class CacheFile {
       if (check == Check::all) check_end(cursor);
       return false;
     }
-    auto const at   = cursor.at, left = bytes_.size() - at;
+    auto const at = cursor.at, left = bytes_.size() - at;
     auto const bad  = [&](std::string const& what) { fail(at, "row " + std::to_string(cursor.row) + " " + what); };
     auto const head = sizeof(std::uint64_t) * (1 + out.size());
     if (left < head) bad("is cut after " + std::to_string(left) + " bytes");
@@ -241,21 +239,21 @@ class CacheFile {
     std::memcpy(&header_, bytes_.data(), sizeof header_);
     if (header_.magic != detail::CacheHeader{}.magic) fail(0, "this is not a file of cached rows");
     if (header_.version != 3 && header_.version != 4)
-      fail(8, "version " + std::to_string(header_.version) +
-                  " of cached rows, but this program reads versions 3 and 4");
+      fail(8,
+           "version " + std::to_string(header_.version) + " of cached rows, but this program reads versions 3 and 4");
     if (header_.crc != header_.right_crc())
       fail(44, "the header has checksum " + std::to_string(header_.crc) + ", but its bytes have " +
                    std::to_string(header_.right_crc()));
     auto const found = fields_of_file();
     if (found.types != fields.types || found.named != fields.named)
-      fail(12, "rows of " + printable(found.text()) + ", but the stage before the cache makes rows of " +
-                   fields.text());
+      fail(12,
+           "rows of " + printable(found.text()) + ", but the stage before the cache makes rows of " + fields.text());
     if (header_.key != fields.key)
       fail(32, "rows of other stages: those of this program have key " + std::to_string(fields.key) +
                    ", and those that made the file had " + std::to_string(header_.key));
     if (header_.bytes != bytes_.size())
-      fail(24, "a cache of " + std::to_string(header_.bytes) + " bytes, but the file has " +
-                   std::to_string(bytes_.size()));
+      fail(24,
+           "a cache of " + std::to_string(header_.bytes) + " bytes, but the file has " + std::to_string(bytes_.size()));
   }
 
   /// The fields that the header names; their sizes are not in it.
@@ -267,8 +265,8 @@ class CacheFile {
     std::memcpy(&n, &bytes_[first_row_], sizeof n);
     auto const room = bytes_.size() - first_row_ - sizeof n;
     if (n == 0 || n > room || detail::to_8(n) > room)
-      fail(first_row_, "the names of fields claim " + std::to_string(n) + " bytes, but " + std::to_string(room) +
-                           " are left");
+      fail(first_row_,
+           "the names of fields claim " + std::to_string(n) + " bytes, but " + std::to_string(room) + " are left");
     auto const names = bytes_.subspan(first_row_, sizeof n + detail::to_8(n));
     auto crc         = std::uint32_t{};
     std::memcpy(&crc, header_.types.data(), sizeof crc);
@@ -292,7 +290,7 @@ class CacheFile {
   }
 
   std::filesystem::path path_;
-  std::vector<std::size_t> sizes_;                         // bytes of a number of each field
+  std::vector<std::size_t> sizes_;  // bytes of a number of each field
   ConstBytes bytes_;
   detail::CacheHeader header_{};
   std::uint64_t first_row_ = sizeof(detail::CacheHeader);

@@ -25,7 +25,7 @@ namespace chorale::data {
 
 namespace detail {
 
-enum class Lock { taken, refused, unknown };               // refused: locked by another; unknown: the disk has no locks
+enum class Lock { taken, refused, unknown };  // refused: locked by another; unknown: the disk has no locks
 
 /// Locks an open file, without waiting; the system releases the lock when the file is closed or the process ends.
 inline Lock lock(int file) {
@@ -35,7 +35,7 @@ inline Lock lock(int file) {
 
 /// True if `name` is still the name of the open file.
 inline bool is_called(int file, std::filesystem::path const& name) {
-  struct stat open {}, named {};
+  struct stat open{}, named{};
   return ::fstat(file, &open) == 0 && ::lstat(name.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
          open.st_ino == named.st_ino;
 }
@@ -57,7 +57,7 @@ class CacheWriter {
     remove_left_over();
     for (int n = 0; file_.number < 0; ++n) begin(n);
     buffer_.reserve(buffer_bytes);
-    put(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}));      // place of the header of finish()
+    put(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}));  // place of the header of finish()
     put(detail::cache_names(fields_));
   }
 
@@ -85,10 +85,10 @@ class CacheWriter {
     header_.crc   = header_.right_crc();
     write_at(std::as_bytes(Span<detail::CacheHeader const>{&header_, 1}), 0);
     if (::fsync(file_.number) != 0) fail("cannot bring " + std::to_string(written_) + " bytes to the disk", errno);
-    auto finished = CacheFile{path_, file_.number, fields_};         // this file, even if others write `path`
+    auto finished = CacheFile{path_, file_.number, fields_};  // this file, even if others write `path`
     if (::rename(file_.aside.c_str(), path_.c_str()) != 0) fail("cannot rename " + file_.aside.string(), errno);
     file_.aside.clear();
-    ::flock(file_.number, LOCK_UN);                        // some disks refuse other readers a locked file
+    ::flock(file_.number, LOCK_UN);  // some disks refuse other readers a locked file
     sync_folder();
     return finished;
   }
@@ -113,14 +113,14 @@ class CacheWriter {
   /// Removes the temporary files of writers of this path that have ended. Failures are ignored.
   void remove_left_over() const {
     auto trouble = std::error_code{}, gone = trouble;
-    auto at      = std::filesystem::directory_iterator{folder(), trouble};
+    auto at = std::filesystem::directory_iterator{folder(), trouble};
     for (; !trouble && at != end(at); at.increment(trouble)) {
       auto const& name = at->path();
       if (!is_aside(name.filename().string()) || !is_regular_file(at->symlink_status(gone))) continue;
       auto left   = detail::OpenCache{};
       left.number = ::open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
       if (left.number < 0 || detail::lock(left.number) != detail::Lock::taken) continue;
-      if (detail::is_called(left.number, name)) left.aside = name;         // removed with `left`
+      if (detail::is_called(left.number, name)) left.aside = name;  // removed with `left`
     }
   }
 
@@ -155,7 +155,8 @@ class CacheWriter {
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0)
         fail("row " + std::to_string(header_.rows) + ", byte " + std::to_string(at) + ": cannot write the next " +
-                 std::to_string(bytes.size()) + " bytes", n == 0 ? EIO : errno);
+                 std::to_string(bytes.size()) + " bytes",
+             n == 0 ? EIO : errno);
       at += static_cast<std::uint64_t>(n);
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     }
@@ -164,8 +165,8 @@ class CacheWriter {
   void sync_folder() const {
     auto parent   = detail::OpenCache{};
     parent.number = ::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (parent.number < 0) return;                         // a folder that may be written but not read
-    if (::fsync(parent.number) != 0 && errno != EINVAL)    // EINVAL: this file system has nothing to sync there
+    if (parent.number < 0) return;                       // a folder that may be written but not read
+    if (::fsync(parent.number) != 0 && errno != EINVAL)  // EINVAL: this file system has nothing to sync there
       fail("written, but its folder did not reach the disk", errno);
   }
 
@@ -179,10 +180,10 @@ class CacheWriter {
   std::filesystem::path path_;
   detail::OpenCache file_;
   CacheFields fields_;
-  std::vector<std::uint64_t> head_;                        // of a row
-  detail::CacheHeader header_;                             // bytes and crc are set by finish()
+  std::vector<std::uint64_t> head_;  // of a row
+  detail::CacheHeader header_;       // bytes and crc are set by finish()
   std::vector<std::byte> buffer_;
-  std::uint64_t written_ = 0;                              // bytes written to the file
+  std::uint64_t written_ = 0;  // bytes written to the file
 };
 
 }  // namespace chorale::data

@@ -15,13 +15,12 @@
 namespace chorale::data {
 
 /// The elements for which a function is true. See Pipe::filter.
-template <class D, class F>
-class Filtered : public Pipe<Filtered<D, F>> {
+template <class D, class F> class Filtered : public Pipe<Filtered<D, F>> {
   static_assert(std::predicate<F&, typename D::element const&>,
                 "chorale: filter's function cannot be called as f(element), or does not say true or false.");
 
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   Filtered(D from, F f) : from_{std::move(from)}, f_{std::move(f)} {}
@@ -38,8 +37,7 @@ class Filtered : public Pipe<Filtered<D, F>> {
       return false;
     }
 
-    template <class Buffer>
-    bool next_into(Buffer& to, element& out) requires FillsBuffer<StreamOf<D>, element> {
+    template <class Buffer> bool next_into(Buffer& to, element& out) requires FillsBuffer<StreamOf<D>, element> {
       while (from_.next_into(to, out))
         if (f_(std::as_const(out))) return true;
       return false;
@@ -51,7 +49,7 @@ class Filtered : public Pipe<Filtered<D, F>> {
   };
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), f_}; }
-  std::optional<std::size_t> size() const { return {}; }   // unknown before a pass
+  std::optional<std::size_t> size() const { return {}; }  // unknown before a pass
 
   bool reorders() const { return detail::reorders_by_option(from_); }
   void describe(std::vector<std::string>& lines) const {
@@ -67,10 +65,9 @@ class Filtered : public Pipe<Filtered<D, F>> {
 /// Some elements of each pass, by their number. See Pipe::take, skip and shard.
 ///
 /// cost    take reads no further than it must; skip and shard also read the elements that they leave out
-template <class D>
-class Ranged : public Pipe<Ranged<D>> {
+template <class D> class Ranged : public Pipe<Ranged<D>> {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   Ranged(D from, Every which) : from_{std::move(from)}, which_{which} {
@@ -91,15 +88,13 @@ class Ranged : public Pipe<Ranged<D>> {
       return reach([&] { return from_.next(out); }) && from_.next(out);
     }
 
-    template <class Buffer>
-    bool next_into(Buffer& to, element& out) requires FillsBuffer<StreamOf<D>, element> {
+    template <class Buffer> bool next_into(Buffer& to, element& out) requires FillsBuffer<StreamOf<D>, element> {
       return reach([&] { return from_.next_into(to, out); }) && from_.next_into(to, out);
     }
 
    private:
     /// Skips the elements before the next selected one. False if there is none.
-    template <class Next>
-    bool reach(Next next) {
+    template <class Next> bool reach(Next next) {
       if (which_.count == 0) return false;
       for (; pass_over_ > 0; --pass_over_)
         if (!next()) return false;
@@ -109,7 +104,7 @@ class Ranged : public Pipe<Ranged<D>> {
 
     StreamOf<D> from_;
     Every which_;
-    std::size_t pass_over_;                                // elements before the next selected one
+    std::size_t pass_over_;  // elements before the next selected one
   };
 
   Stream stream(std::size_t epoch) const { return {from_.stream(epoch), which_}; }

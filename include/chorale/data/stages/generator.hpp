@@ -19,14 +19,12 @@ namespace detail {
 /// True if next(x, y), or next(to) of named fields, makes a row and says whether there is one.
 template <class Next, class Out>
 inline constexpr bool can_fill = [] {
-  if constexpr (is_sample<Out>)
-    return std::predicate<Next&, decltype(NewOf<Out>::x)&, decltype(NewOf<Out>::y)&>;
+  if constexpr (is_sample<Out>) return std::predicate<Next&, decltype(NewOf<Out>::x)&, decltype(NewOf<Out>::y)&>;
   else return std::predicate<Next&, NewOf<Out>&>;
 }();
 
 /// Refuses a function that begins no passes over rows of type Out. Returns false then.
-template <class Out, class Make>
-constexpr bool check_generator() {
+template <class Out, class Make> constexpr bool check_generator() {
   constexpr bool fills = [] {
     if constexpr (std::invocable<Make const&, std::size_t>)
       return can_fill<std::invoke_result_t<Make const&, std::size_t>, Out>;
@@ -44,13 +42,12 @@ constexpr bool check_generator() {
 }  // namespace detail
 
 /// Rows that a function of the program makes. See from_generator.
-template <class Out, class Make>
-class Generated : public Pipe<Generated<Out, Make>> {
+template <class Out, class Make> class Generated : public Pipe<Generated<Out, Make>> {
   using Next = std::invoke_result_t<Make const&, std::size_t>;
   using New  = detail::NewOf<Out>;
 
  public:
-  using element = Out;
+  using element                = Out;
   static constexpr bool stable = false;
 
   Generated(Make make, std::optional<std::size_t> size) : make_{std::move(make)}, size_{size} {}
@@ -76,9 +73,7 @@ class Generated : public Pipe<Generated<Out, Make>> {
   Stream stream(std::size_t epoch) const { return Stream{make_(epoch)}; }
   std::optional<std::size_t> size() const { return size_; }
 
-  void describe(std::vector<std::string>& lines) const {
-    lines.push_back("generated");
-  }
+  void describe(std::vector<std::string>& lines) const { lines.push_back("generated"); }
 
  private:
   Make make_;
@@ -120,7 +115,7 @@ auto from_generator(Make make, std::optional<std::size_t> size = {}) {
 /// Integers. See range.
 class Integers : public Pipe<Integers> {
  public:
-  using element = Sample<std::int64_t, std::int64_t>;
+  using element                = Sample<std::int64_t, std::int64_t>;
   static constexpr bool stable = false;
 
   Integers(std::int64_t begin, std::int64_t step, std::size_t n) : begin_{begin}, step_{step}, n_{n} {}
@@ -132,7 +127,7 @@ class Integers : public Pipe<Integers> {
     bool next(element& out) {
       if (left_ == 0) return false;
       value_ = {at_};
-      if (--left_ > 0) at_ += step_;                       // the one after the last might not fit into 64 bits
+      if (--left_ > 0) at_ += step_;  // the one after the last might not fit into 64 bits
       out = {value_, {}};
       return true;
     }
@@ -162,7 +157,7 @@ inline Integers range(std::int64_t begin, std::int64_t end, std::int64_t step = 
   auto const empty = step > 0 ? begin >= end : begin <= end;
   if (empty) return {begin, step, 0};
   auto const a = static_cast<std::uint64_t>(begin), b = static_cast<std::uint64_t>(end);
-  auto const far = step > 0 ? b - a : a - b;               // at most 2^64 - 1: unsigned numbers wrap
+  auto const far = step > 0 ? b - a : a - b;  // at most 2^64 - 1: unsigned numbers wrap
   auto const by  = step > 0 ? static_cast<std::uint64_t>(step) : std::uint64_t{0} - static_cast<std::uint64_t>(step);
   return {begin, step, static_cast<std::size_t>((far - 1) / by + 1)};
 }

@@ -20,11 +20,10 @@ namespace chorale::data {
 /// keeps   all but the type of the labels
 /// cost    a copy of the labels; no allocation after the largest batch
 /// throws  BadArgument, from next, when a label is not in the range of int
-template <class D>
-class IntLabels : public Pipe<IntLabels<D>> {
+template <class D> class IntLabels : public Pipe<IntLabels<D>> {
  public:
-  using Label   = typename decltype(D::element::y)::value_type;
-  using element = BasicBatch<typename decltype(D::element::x)::value_type, int>;
+  using Label                  = typename decltype(D::element::y)::value_type;
+  using element                = BasicBatch<typename decltype(D::element::x)::value_type, int>;
   static constexpr bool stable = false;
 
   explicit IntLabels(D from) : from_{std::move(from)} {}
@@ -38,14 +37,17 @@ class IntLabels : public Pipe<IntLabels<D>> {
       if (!from_.next(batch)) return false;
       labels_.resize(batch.y.size());
       std::transform(batch.y.begin(), batch.y.end(), labels_.begin(), int_label<Label>);
-      out = {.x = batch.x, .y = labels_, .rows = batch.rows, .first_row = batch.first_row,
+      out = {.x           = batch.x,
+             .y           = labels_,
+             .rows        = batch.rows,
+             .first_row   = batch.first_row,
              .global_rows = batch.global_rows};
       return true;
     }
 
    private:
     StreamOf<D> from_;
-    std::vector<int> labels_;                                              // of the batch
+    std::vector<int> labels_;  // of the batch
   };
 
   Stream stream(std::size_t epoch) const { return Stream{from_.stream(epoch)}; }

@@ -24,9 +24,9 @@ namespace chorale::data {
 
 /// How elements of several datasets become one sequence.
 struct Interleave {
-  std::size_t cycle = 1;                                   // datasets that are read at the same time
-  std::size_t block = 1;                                   // consecutive elements from each of them
-  std::optional<Seed> shuffle{};                           // another order of the datasets in each epoch
+  std::size_t cycle = 1;          // datasets that are read at the same time
+  std::size_t block = 1;          // consecutive elements from each of them
+  std::optional<Seed> shuffle{};  // another order of the datasets in each epoch
 };
 
 namespace detail {
@@ -35,14 +35,13 @@ namespace detail {
 inline std::vector<std::size_t> order_of_sources(std::size_t n, std::optional<Seed> seed, std::size_t epoch) {
   auto order = std::vector<std::size_t>(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  constexpr auto purpose = std::uint64_t{0x66696c65} << 32;                // "file": used by no other stage
+  constexpr auto purpose = std::uint64_t{0x66696c65} << 32;  // "file": used by no other stage
   if (seed) shuffle(order, Random{*seed, purpose + epoch});
   return order;
 }
 
 /// Appends the number of sources, and a checksum of their descriptions.
-template <class D>
-void describe_sources(std::vector<D> const& sources, std::vector<std::string>& lines) {
+template <class D> void describe_sources(std::vector<D> const& sources, std::vector<std::string>& lines) {
   auto sum = std::uint32_t{0};
   for (auto const& source : sources) {
     auto all = std::vector<std::string>{};
@@ -52,8 +51,7 @@ void describe_sources(std::vector<D> const& sources, std::vector<std::string>& l
   lines.push_back("sources " + std::to_string(sources.size()) + " checksum " + std::to_string(sum));
 }
 
-template <class D>
-std::optional<std::size_t> sum_of_sizes(std::vector<D> const& sources) {
+template <class D> std::optional<std::size_t> sum_of_sizes(std::vector<D> const& sources) {
   auto sum = std::size_t{0};
   for (auto const& source : sources) {
     auto const size = source.size();
@@ -72,10 +70,9 @@ std::optional<std::size_t> sum_of_sizes(std::vector<D> const& sources) {
 ///   C: c0 c1 …           ┘                                            C takes the place of B
 ///
 /// order   a function of (sources, cycle, block, shuffle, epoch). Sources that prefetch are read in parallel
-template <class D>
-class Interleaved : public Pipe<Interleaved<D>> {
+template <class D> class Interleaved : public Pipe<Interleaved<D>> {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   Interleaved(std::vector<D> sources, Interleave how)
@@ -93,14 +90,14 @@ class Interleaved : public Pipe<Interleaved<D>> {
 
     bool next(element& out) {
       if (next_source_ == 0)
-        for (auto& stream : open_) open(stream);           // all at once: sources that prefetch begin
+        for (auto& stream : open_) open(stream);  // all at once: sources that prefetch begin
       for (auto ended = std::size_t{0}; ended < open_.size();) {
         auto& stream = open_[at_];
         if (stream && stream->next(out)) {
           if (++taken_ == block_) turn();
           return true;
         }
-        ended = stream && open(stream) ? 0 : ended + 1;    // the next source begins in this place, in a later turn
+        ended = stream && open(stream) ? 0 : ended + 1;  // the next source begins in this place, in a later turn
         turn();
       }
       return false;
@@ -117,10 +114,10 @@ class Interleaved : public Pipe<Interleaved<D>> {
 
     std::shared_ptr<std::vector<D> const> sources_;
     std::size_t block_, epoch_;
-    std::vector<std::size_t> order_;                       // of the sources
+    std::vector<std::size_t> order_;  // of the sources
     std::vector<std::optional<StreamOf<D>>> open_;
-    std::size_t next_source_ = 0;                          // index in order_
-    std::size_t at_ = 0, taken_ = 0;                       // index in open_; elements of the block
+    std::size_t next_source_ = 0;     // index in order_
+    std::size_t at_ = 0, taken_ = 0;  // index in open_; elements of the block
   };
 
   Stream stream(std::size_t epoch) const { return {sources_, how_, epoch}; }
@@ -141,10 +138,9 @@ class Interleaved : public Pipe<Interleaved<D>> {
 };
 
 /// The elements of several datasets, in the order in which they are ready. See gather.
-template <class D>
-class Gathered : public Pipe<Gathered<D>> {
+template <class D> class Gathered : public Pipe<Gathered<D>> {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   Gathered(std::vector<D> sources, std::size_t threads, std::size_t ahead)
@@ -170,7 +166,7 @@ class Gathered : public Pipe<Gathered<D>> {
         if (left == 0) slots.end();
         try {
           for (auto i = left.load(); i > 0; --i) threads.emplace_back("gather", [this] { read(); });
-        } catch (...) {                                    // threads that have begun end
+        } catch (...) {  // threads that have begun end
           slots.stop();
           throw;
         }
@@ -205,8 +201,8 @@ class Gathered : public Pipe<Gathered<D>> {
       std::size_t epoch;
       ReorderBuffer<element, Memory> slots;
       std::atomic<std::size_t> next_source{0};
-      std::atomic<std::size_t> left;                       // threads that still read
-      std::vector<NamedThread> threads;                    // last: they use the above
+      std::atomic<std::size_t> left;     // threads that still read
+      std::vector<NamedThread> threads;  // last: they use the above
     };
 
     std::unique_ptr<Work> work_;
@@ -215,9 +211,7 @@ class Gathered : public Pipe<Gathered<D>> {
   Stream stream(std::size_t epoch) const { return {sources_, threads_, ahead_, epoch}; }
   std::optional<std::size_t> size() const { return detail::sum_of_sizes(*sources_); }
 
-  void describe(std::vector<std::string>& lines) const {
-    detail::describe_sources(*sources_, lines);
-  }
+  void describe(std::vector<std::string>& lines) const { detail::describe_sources(*sources_, lines); }
 
  private:
   std::shared_ptr<std::vector<D> const> sources_;
@@ -227,15 +221,15 @@ class Gathered : public Pipe<Gathered<D>> {
 /// Several datasets as one, in a fixed order.
 ///
 ///   auto rows = data::interleave(std::vector{a.prefetch(64), b.prefetch(64)}, {.cycle = 2, .block = 16});
-template <class D>
-Interleaved<D> interleave(std::vector<D> sources, Interleave how = {}) { return {std::move(sources), how}; }
+template <class D> Interleaved<D> interleave(std::vector<D> sources, Interleave how = {}) {
+  return {std::move(sources), how};
+}
 
 /// Several datasets as one, each read by one of `threads` threads, in the order in which elements are ready.
 ///
 /// ahead   elements that wait for the reader, over all datasets
 /// order   none: two passes may differ. Every element comes once
-template <class D>
-Gathered<D> gather(std::vector<D> sources, std::size_t threads, std::size_t ahead = 256) {
+template <class D> Gathered<D> gather(std::vector<D> sources, std::size_t threads, std::size_t ahead = 256) {
   return {std::move(sources), threads, ahead};
 }
 

@@ -24,7 +24,7 @@ struct Place {
 
   /// The random numbers of this row in this epoch only.
   Random random(Seed seed) const {
-    constexpr auto purpose = std::uint64_t{0x6d617020} << 32;              // "map ": used by no other stage
+    constexpr auto purpose = std::uint64_t{0x6d617020} << 32;  // "map ": used by no other stage
     return {Seed{Random{seed, purpose}.bits(epoch)}, row};
   }
 };
@@ -32,11 +32,11 @@ struct Place {
 /// A label of any integer type as an int.
 ///
 /// throws  BadArgument when it is not in the range of int
-template <std::integral Label>
-int int_label(Label label) {
+template <std::integral Label> int int_label(Label label) {
   if constexpr (sizeof(Label) >= sizeof(int))
-    CHORALE_EXPECTS(std::in_range<int>(label), "label " + std::to_string(label) + " is beyond what an int has, and "
-                                               "labels are counted from 0");
+    CHORALE_EXPECTS(std::in_range<int>(label), "label " + std::to_string(label) +
+                                                   " is beyond what an int has, and "
+                                                   "labels are counted from 0");
   return static_cast<int>(label);
 }
 
@@ -68,8 +68,7 @@ concept CallableByMap = CallableWith<F, In, std::vector<X>, std::vector<Y>>;
 namespace detail {
 
 /// Calls a function of map. False if the row is left out.
-template <class F, class In, class... To>
-bool make_row(F& f, In const& row, [[maybe_unused]] Place at, To&... to) {
+template <class F, class In, class... To> bool make_row(F& f, In const& row, [[maybe_unused]] Place at, To&... to) {
   auto const call = [&]() -> decltype(auto) {
     if constexpr (std::invocable<F&, In const&, To&..., Place>) return f(row, to..., at);
     else return f(row, to...);
@@ -79,15 +78,13 @@ bool make_row(F& f, In const& row, [[maybe_unused]] Place at, To&... to) {
 }
 
 /// Whether a function of map can be called for rows In, and whether it makes a row of every row.
-template <class F, class In, class New>
-struct MapCall;
+template <class F, class In, class New> struct MapCall;
 template <class F, class In, class X, class Y>
 struct MapCall<F, In, NewSample<X, Y>> : MapCall<F, In, std::tuple<std::vector<X>, std::vector<Y>>> {};
 template <class F, class In, class... Fields>
 struct MapCall<F, In, NewRow<Fields...>> : MapCall<F, In, std::tuple<NewRow<Fields...>>> {};
-template <class F, class In, class... To>
-struct MapCall<F, In, std::tuple<To...>> {
-  static constexpr bool possible = CallableWith<F, In, To...>;
+template <class F, class In, class... To> struct MapCall<F, In, std::tuple<To...>> {
+  static constexpr bool possible     = CallableWith<F, In, To...>;
   static constexpr bool of_every_row = [] {
     if constexpr (std::invocable<F&, In const&, To&..., Place>)
       return !std::same_as<std::invoke_result_t<F&, In const&, To&..., Place>, bool>;
@@ -96,8 +93,7 @@ struct MapCall<F, In, std::tuple<To...>> {
   }();
 };
 
-template <class F, class In, class Out>
-inline constexpr bool callable_by_map = MapCall<F, In, NewOf<Out>>::possible;
+template <class F, class In, class Out> inline constexpr bool callable_by_map = MapCall<F, In, NewOf<Out>>::possible;
 
 /// True if a function of map makes a row of every row.
 template <class F, class In, class Out>
@@ -106,16 +102,14 @@ inline constexpr bool makes_every_row = MapCall<F, In, NewOf<Out>>::of_every_row
 /// Makes row number at.row in the memory of `to`. False if it is left out.
 ///
 /// throws  BadArgument when the row does not have the shapes of its fields
-template <class Out, class F, class In, class New>
-bool make_row_in(New& to, F& f, In const& row, Place at) {
+template <class Out, class F, class In, class New> bool make_row_in(New& to, F& f, In const& row, Place at) {
   auto const made = RowType<Out>::fill(to, [&](auto&... vectors) { return make_row(f, row, at, vectors...); });
   if (made) RowType<Out>::expect_shape(at.row, to.view());
   return made;
 }
 
 /// Checks at compile time that map can call F, with one sentence for each kind of rows. Returns false if it cannot.
-template <class F, class In, class Out>
-constexpr bool expect_callable() {
+template <class F, class In, class Out> constexpr bool expect_callable() {
   constexpr auto ok = callable_by_map<F, In, Out>;
   static_assert(ok || !is_sample<Out>,
                 "chorale: map's function cannot be called as f(row, x, y) or f(row, x, y, place): row is the Sample of "
@@ -138,13 +132,12 @@ constexpr bool expect_callable() {
 ///   };
 ///
 /// cost    no allocation after the first row, as long as the rows keep their width
-template <class D, class F, class Out>
-class Mapped : public Pipe<Mapped<D, F, Out>> {
+template <class D, class F, class Out> class Mapped : public Pipe<Mapped<D, F, Out>> {
   using In = typename D::element;
   static_assert(is_row<In>, "chorale: map takes rows, not batches. Put it before .batch(n).");
 
  public:
-  using element = Out;
+  using element                = Out;
   static constexpr bool stable = false;
 
   Mapped(D from, F f) : from_{std::move(from)}, f_{std::move(f)} { detail::expect_callable<F, In, Out>(); }

@@ -19,8 +19,7 @@ namespace chorale::data {
 namespace detail {
 
 /// How the rows of a batch get one width: for x and y of Samples by Padding, for named fields by their PaddingOf.
-template <class Row>
-class Paddings {
+template <class Row> class Paddings {
  public:
   explicit Paddings(Padding padding)
       : padding_{padding}, values_{static_cast<X>(padding.x), static_cast<Y>(padding.y)} {}
@@ -54,8 +53,7 @@ class Paddings {
                         "a wider Padding, or a map that shortens rows."};
     width = wanted != 0 ? wanted : std::max(width, size);
   }
-  template <class T>
-  static void put(Span<T const> row, T* to, std::size_t width, T padding) {
+  template <class T> static void put(Span<T const> row, T* to, std::size_t width, T padding) {
     std::fill(std::copy(row.begin(), row.end(), to), to + width, padding);
   }
 
@@ -63,14 +61,12 @@ class Paddings {
   std::tuple<X, Y> values_;
 };
 
-template <class... F>
-class Paddings<Row<F...>> {
+template <class... F> class Paddings<Row<F...>> {
   static constexpr std::size_t n       = fields_of<Row<F...>>;
-  static constexpr std::size_t n_spans = fields_of<chorale::Rows<F...>>;   // fields, then lengths of ragged ones
+  static constexpr std::size_t n_spans = fields_of<chorale::Rows<F...>>;  // fields, then lengths of ragged ones
 
  public:
-  template <class... G>
-  explicit Paddings(Padding padding, PaddingOf<G>... given) {
+  template <class... G> explicit Paddings(Padding padding, PaddingOf<G>... given) {
     CHORALE_EXPECTS(padding.width == 0 && padding.targets == 0 && padding.x == 0 && padding.y == 0,
                     "Padding is for x and y; write PaddingOf<Field> for a named field");
     ((std::get<PaddingOf<G>>(each_) = given), ...);
@@ -91,12 +87,12 @@ class Paddings<Row<F...>> {
       auto* at         = to.template at<i>() + place * widths[i];
       if constexpr (G::is_ragged) {
         constexpr auto shape = chorale::detail::ragged_shape<G>;
-        auto const block     = from.size() / shape.outer, room = widths[i] / shape.outer;
+        auto const block = from.size() / shape.outer, room = widths[i] / shape.outer;
         for (std::size_t k = 0; k < shape.outer; ++k, at += room) {
           auto const one = from.subspan(k * block, block);
           std::fill(std::copy(one.begin(), one.end(), at), at + room, std::get<i>(each_).value);
         }
-        constexpr auto lengths = chorale::detail::FieldList<F...>::template lengths_index<G>;
+        constexpr auto lengths           = chorale::detail::FieldList<F...>::template lengths_index<G>;
         to.template at<lengths>()[place] = static_cast<int>(from.size() / shape.unit());
       } else {
         std::copy(from.begin(), from.end(), at);
@@ -115,12 +111,10 @@ class Paddings<Row<F...>> {
   }
 
  private:
-  template <std::size_t i>
-  using Field = std::tuple_element_t<i, std::tuple<F...>>;
+  template <std::size_t i> using Field = std::tuple_element_t<i, std::tuple<F...>>;
 
   /// The numbers that row number `row` needs in a batch for field i.
-  template <std::size_t i>
-  std::size_t width(std::size_t row, Row<F...> const& got) const {
+  template <std::size_t i> std::size_t width(std::size_t row, Row<F...> const& got) const {
     using G         = Field<i>;
     auto const size = std::get<i>(got.fields()).size();
     if constexpr (G::is_ragged) {
@@ -129,7 +123,8 @@ class Paddings<Row<F...>> {
       if (wanted != 0 && size > wanted * unit)
         throw BadArgument{"row " + std::to_string(row) + ": field " + type_name<G>() + " has length " +
                               std::to_string(size / unit) + ", but batches are padded to " + std::to_string(wanted) +
-                              ".", "a longer PaddingOf, or a map that shortens rows."};
+                              ".",
+                          "a longer PaddingOf, or a map that shortens rows."};
       return wanted != 0 ? wanted * unit : size;
     } else {
       return size;
@@ -151,13 +146,12 @@ class Paddings<Row<F...>> {
 /// cost    one copy of each row, two of rows that are not stable; no allocation once the buffers have grown
 /// throws  BadArgument when a row is wider than Padding allows, or has another number of elements than a field of fixed
 ///         shape
-template <class D>
-class PaddedBatched : public Pipe<PaddedBatched<D>> {
-  using Row = typename D::element;
+template <class D> class PaddedBatched : public Pipe<PaddedBatched<D>> {
+  using Row      = typename D::element;
   using Paddings = detail::Paddings<Row>;
 
  public:
-  using element = typename detail::RowType<Row>::Batch;
+  using element                = typename detail::RowType<Row>::Batch;
   static constexpr bool stable = false;
 
   template <class... Fields>
@@ -207,7 +201,7 @@ class PaddedBatched : public Pipe<PaddedBatched<D>> {
     std::size_t rows_;
     Paddings paddings_;
     Remainder remainder_;
-    std::size_t count_ = 0;                                // rows of earlier batches
+    std::size_t count_ = 0;  // rows of earlier batches
     Row in_{};
     std::vector<Slot> slots_;
     buffer own_;

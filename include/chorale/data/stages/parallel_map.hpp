@@ -38,19 +38,18 @@ class RunLength {
   std::size_t get() const { return rows_; }
   void took(std::size_t rows, std::chrono::nanoseconds time) {
     using namespace std::chrono_literals;
-    if (rows < rows_) return;                              // a run of an older length, or the last run
+    if (rows < rows_) return;  // a run of an older length, or the last run
     if (time < 50us) rows_ = std::min(most_, 2 * rows);
     if (time > 200us) rows_ = std::max(std::size_t{1}, rows / 2);
   }
 
  private:
   std::size_t most_;
-  std::atomic<std::size_t> rows_{1};                       // any thread may change it: no row depends on it
+  std::atomic<std::size_t> rows_{1};  // any thread may change it: no row depends on it
 };
 
 /// The memory of one row in map, reused for the next one.
-template <class D, class Out>
-struct MapMemory {
+template <class D, class Out> struct MapMemory {
   using In = typename D::element;
   std::conditional_t<Stable<D>, In, Kept<In>> in;
   NewOf<Out> to;
@@ -59,8 +58,7 @@ struct MapMemory {
     if constexpr (Stable<D>) in = row;
     else in.keep(row);
   }
-  template <class F>
-  bool make(F& f, Place at) {
+  template <class F> bool make(F& f, Place at) {
     if constexpr (Stable<D>) return make_row_in<Out>(to, f, std::as_const(in), at);
     else return make_row_in<Out>(to, f, in.get(), at);
   }
@@ -71,8 +69,7 @@ struct MapMemory {
 ///
 /// Slots   the ReorderBuffer of what is handed over
 /// keeps   Work::run(i, f) is the body of thread i. Work's destructor calls stop(), while its own members still live
-template <class Work, class D, class F, class Out, class Slots>
-struct MapThreads {
+template <class Work, class D, class F, class Out, class Slots> struct MapThreads {
   MapThreads(D const& source, F const& function, Choice choice, Parallel how, std::size_t places, std::size_t most_rows,
              std::size_t epoch)
       : slots{places, how.order}, length{most_rows}, crew{std::move(choice), how.threads}, f{function},
@@ -84,7 +81,7 @@ struct MapThreads {
   void begin() {
     try {
       start();
-    } catch (...) {                                        // threads that have begun end
+    } catch (...) {  // threads that have begun end
       stop();
       throw;
     }
@@ -95,8 +92,7 @@ struct MapThreads {
   }
 
   /// Waits for the next element that is handed over. False at the end.
-  template <class Element>
-  bool next(Element& out) {
+  template <class Element> bool next(Element& out) {
     auto const more = slots.next(out);
     if (crew.found(slots.waited())) start();
     return more;
@@ -118,19 +114,18 @@ struct MapThreads {
 
   Slots slots;
   RunLength length;
-  std::atomic<bool> ended{false};                          // nothing more is read
-  Crew crew;                                               // its lock guards the members below, except f
-  F f;                                                     // used by the reader, which copies it for each thread
+  std::atomic<bool> ended{false};  // nothing more is read
+  Crew crew;                       // its lock guards the members below, except f
+  F f;                             // used by the reader, which copies it for each thread
   StreamOf<D> from;
-  Place place;                                             // of the next row
+  Place place;  // of the next row
   std::vector<NamedThread> threads;
 
  private:
   void start() {
     while (threads.size() < crew.size())
-      threads.emplace_back("map", [this, i = threads.size(), own = F{f}]() mutable {
-        static_cast<Work*>(this)->run(i, own);
-      });
+      threads.emplace_back("map",
+                           [this, i = threads.size(), own = F{f}]() mutable { static_cast<Work*>(this)->run(i, own); });
   }
 };
 
@@ -144,10 +139,9 @@ struct MapThreads {
 /// cost    the reader copies nothing; threads hand over batches, not rows. At most max(how.ahead rows, 2 batches)
 ///         wait
 /// source  map_and_batch of tf.data.experimental
-template <class D, class F, class Out>
-class MapBatched : public Pipe<MapBatched<D, F, Out>> {
+template <class D, class F, class Out> class MapBatched : public Pipe<MapBatched<D, F, Out>> {
  public:
-  using element = typename detail::RowType<Out>::Batch;
+  using element                = typename detail::RowType<Out>::Batch;
   static constexpr bool stable = false;
 
   /// how.threads    upper bound of `threads`, not 0
@@ -179,16 +173,16 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
       return true;
     }
 
-    std::size_t threads() const { return work_->crew.size(); }             // working threads
+    std::size_t threads() const { return work_->crew.size(); }  // working threads
 
    private:
     /// A batch that is being filled.
     struct Making {
       buffer memory;
-      std::size_t rows  = 0;                               // read from the source: in order, run after run
-      std::size_t runs  = 0;                               // runs that are not made yet
-      bool closed       = false;                           // there will be no further run
-      std::size_t wrong = 0;                               // row of the failure
+      std::size_t rows  = 0;      // read from the source: in order, run after run
+      std::size_t runs  = 0;      // runs that are not made yet
+      bool closed       = false;  // there will be no further run
+      std::size_t wrong = 0;      // row of the failure
       std::exception_ptr failure{};
     };
     using Places = ReorderBuffer<Making*, Making>;
@@ -196,9 +190,9 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
     /// The rows that a thread reads from the source at a time.
     struct Run {
       typename Places::Slot* slot = nullptr;
-      std::size_t first           = 0;                     // its first row in the batch
-      Place at{};                                          // of that row
-      std::vector<detail::MapMemory<D, Out>> rows{};      // the first n hold rows
+      std::size_t first           = 0;                // its first row in the batch
+      Place at{};                                     // of that row
+      std::vector<detail::MapMemory<D, Out>> rows{};  // the first n hold rows
       std::size_t n = 0;
     };
 
@@ -207,8 +201,13 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
       using Threads::crew, Threads::ended, Threads::length, Threads::place, Threads::slots;
 
       Work(MapBatched const& stage, std::size_t epoch)
-          : Threads{stage.from_, stage.f_, stage.threads_, stage.how_,
-                    std::max<std::size_t>(stage.how_.ahead / stage.rows_, 2) + 1, 64, epoch},
+          : Threads{stage.from_,
+                    stage.f_,
+                    stage.threads_,
+                    stage.how_,
+                    std::max<std::size_t>(stage.how_.ahead / stage.rows_, 2) + 1,
+                    64,
+                    epoch},
             full{stage.rows_}, room{std::min(full, stage.from_.size().value_or(full))}, remainder{stage.remainder_} {
         this->begin();
       }
@@ -222,7 +221,7 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
         for (auto mine = Run{}; crew.turn(i);) {
           auto lock = crew.lock_source();
           if (!pull(mine)) return;
-          if (mine.at.row > 0) lock.unlock();              // the first row alone: it sets the width of all
+          if (mine.at.row > 0) lock.unlock();  // the first row alone: it sets the width of all
           auto const begin = std::chrono::steady_clock::now();
           make(mine, own);
           length.took(mine.n, std::chrono::steady_clock::now() - begin);
@@ -243,9 +242,7 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
         try {
           if (batch.rows == 0 && place.row > 0) batch.memory.reserve(room, widths.each());
           this->read(mine.rows, mine.n, want);
-        } catch (...) {
-          fail(batch, place.row);
-        }
+        } catch (...) { fail(batch, place.row); }
         batch.rows += mine.n;
         if (mine.n > 0) begin_run(batch);
         if (ended || batch.rows == room) close();
@@ -253,7 +250,7 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
       }
 
       bool open() {
-        now = slots.claim(batches);                        // in the order of the rows
+        now = slots.claim(batches);  // in the order of the rows
         if (now == nullptr) return false;
         ++batches;
         auto& batch = now->memory;
@@ -269,9 +266,7 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
             mine.rows[i].make(own, at);
             put(batch.memory, mine.first + i, at.row, mine.rows[i].to.view());
           }
-        } catch (...) {
-          fail(batch, at.row);
-        }
+        } catch (...) { fail(batch, at.row); }
       }
 
       void put(buffer& to, std::size_t n, std::size_t row, Out const& made) {
@@ -309,12 +304,12 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
         ended = true;
       }
 
-      std::size_t full, room;                              // rows of a full batch; rows that a batch can have
+      std::size_t full, room;  // rows of a full batch; rows that a batch can have
       Remainder remainder;
-      std::uint64_t batches = 0;                           // batches begun, under the lock of the source
-      typename Places::Slot* now = nullptr;                // the batch that is being filled
-      Widths<Out> widths;                                  // written with the first row, and only read from then on
-      std::mutex state;                                    // guards runs, closed and failure of all batches
+      std::uint64_t batches      = 0;        // batches begun, under the lock of the source
+      typename Places::Slot* now = nullptr;  // the batch that is being filled
+      Widths<Out> widths;                    // written with the first row, and only read from then on
+      std::mutex state;                      // guards runs, closed and failure of all batches
     };
 
     std::unique_ptr<Work> work_;
@@ -322,7 +317,7 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
 
   Stream stream(std::size_t epoch) const { return {*this, epoch}; }
 
-  std::size_t threads() const { return threads_.get(); }   // see ParallelMapped::threads
+  std::size_t threads() const { return threads_.get(); }  // see ParallelMapped::threads
 
   std::optional<std::size_t> size() const {
     auto const rows = from_.size();
@@ -356,13 +351,12 @@ class MapBatched : public Pipe<MapBatched<D, F, Out>> {
 /// order   rows and their order are those of map with the same function, whatever the number of threads; with
 ///         Order::any, the rows are the same
 /// throws  what the source or f throws, from next, after the rows before it
-template <class D, class F, class Out>
-class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
+template <class D, class F, class Out> class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
   using In = typename D::element;
   static_assert(is_row<In>, "chorale: map takes rows, not batches. Put it before .batch(n).");
 
  public:
-  using element = Out;
+  using element                = Out;
   static constexpr bool stable = false;
 
   ParallelMapped(D from, F f, Parallel how)
@@ -378,20 +372,20 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
     bool next(element& out) {
       while (run_ == nullptr || at_ == run_->n) {
         if (run_ != nullptr && run_->failure) std::rethrow_exception(run_->failure);
-        if (!work_->next(run_)) return run_ = nullptr, false;        // its slot is free: a thread may reuse it
+        if (!work_->next(run_)) return run_ = nullptr, false;  // its slot is free: a thread may reuse it
         at_ = 0;
       }
       out = run_->rows[at_++].to.view();
       return true;
     }
 
-    std::size_t threads() const { return work_->crew.size(); }             // working threads
+    std::size_t threads() const { return work_->crew.size(); }  // working threads
 
    private:
     struct Run {
-      std::vector<detail::MapMemory<D, Out>> rows;        // the first n hold rows
+      std::vector<detail::MapMemory<D, Out>> rows;  // the first n hold rows
       std::size_t n = 0;
-      std::exception_ptr failure{};                        // what next() throws after these rows
+      std::exception_ptr failure{};  // what next() throws after these rows
     };
     using Places = ReorderBuffer<Run*, Run>;
 
@@ -400,8 +394,8 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
       using Threads::crew, Threads::ended, Threads::length, Threads::place, Threads::slots;
 
       Work(ParallelMapped const& stage, std::size_t epoch)
-          : Threads{stage.from_, stage.f_, stage.threads_, stage.how_, slots_for(stage.how_), longest(stage.how_),
-                    epoch} {
+          : Threads{stage.from_,         stage.f_, stage.threads_, stage.how_, slots_for(stage.how_),
+                    longest(stage.how_), epoch} {
         this->begin();
       }
       ~Work() { this->stop(); }
@@ -427,9 +421,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
               ++made;
             }
             length.took(mine.n, std::chrono::steady_clock::now() - begin);
-          } catch (...) {
-            mine.failure = std::current_exception();
-          }
+          } catch (...) { mine.failure = std::current_exception(); }
           mine.n = made;
           if (mine.failure) ended = true, slots.end();
           slots.finish(*slot, &mine);
@@ -439,27 +431,25 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
       /// Reads the next rows of the source into a slot. Null at the end, and after a stop or a failure.
       typename Places::Slot* pull(Place& at) {
         auto const lock  = crew.lock_source();
-        auto* const slot = ended ? nullptr : slots.claim(runs);            // in the order of the rows
+        auto* const slot = ended ? nullptr : slots.claim(runs);  // in the order of the rows
         if (slot == nullptr) return nullptr;
         auto& mine = slot->memory;
         at = place, mine.n = 0;
         try {
           this->read(mine.rows, mine.n, length.get());
-        } catch (...) {
-          ended = true, mine.failure = std::current_exception();
-        }
+        } catch (...) { ended = true, mine.failure = std::current_exception(); }
         if (ended) slots.end();
         if (mine.n == 0 && !mine.failure) return slots.drop(*slot), nullptr;
         ++runs;
         return slot;
       }
 
-      std::uint64_t runs = 0;                              // runs begun, under the lock of the source
+      std::uint64_t runs = 0;  // runs begun, under the lock of the source
     };
 
     std::unique_ptr<Work> work_;
-    Run* run_       = nullptr;                             // the run that is being read
-    std::size_t at_ = 0;                                   // next row in it
+    Run* run_       = nullptr;  // the run that is being read
+    std::size_t at_ = 0;        // next row in it
   };
 
   Stream stream(std::size_t epoch) const { return {*this, epoch}; }
@@ -469,11 +459,11 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
 
   /// Gathers rows into batches, as Pipe::batch does; the threads put their rows directly into the batches.
   auto batch(GlobalBatch rows, Remainder remainder = Remainder::keep) const {
-    if constexpr (detail::RowType<Out>::is_ragged)         // a batch is as wide as its widest row
+    if constexpr (detail::RowType<Out>::is_ragged)  // a batch is as wide as its widest row
       return PaddedBatched<ParallelMapped>{*this, rows, Padding{}, remainder};
     else if constexpr (detail::makes_every_row<F, In, Out>)
       return MapBatched<D, F, Out>{from_, f_, how_, threads_, rows, remainder};
-    else return Batched<ParallelMapped>{*this, rows, remainder};           // places depend on which rows are left out
+    else return Batched<ParallelMapped>{*this, rows, remainder};  // places depend on which rows are left out
   }
   std::optional<std::size_t> size() const {
     if constexpr (detail::makes_every_row<F, In, Out>) return from_.size();
@@ -489,7 +479,7 @@ class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {
  private:
   D from_;
   F f_;
-  Parallel how_;                                           // threads: upper bound
+  Parallel how_;  // threads: upper bound
   Choice threads_;
 };
 

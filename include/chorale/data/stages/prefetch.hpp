@@ -26,21 +26,20 @@ namespace chorale::data {
 class Wakeup {
  public:
   /// Waits until ready() is true: spins for a short while, then sleeps.
-  template <class Ready>
-  void wait(Ready ready) {
+  template <class Ready> void wait(Ready ready) {
     for (int i = 0; i < 100; ++i) {
       if (ready()) return;
       relax();
     }
     auto lock = std::unique_lock{mutex_};
-    waiting_  = true;                                      // before ready() is called again: from now on ring() wakes
+    waiting_  = true;  // before ready() is called again: from now on ring() wakes
     rung_.wait(lock, ready);
     waiting_ = false;
   }
 
   void ring() {
     if (!waiting_) return;
-    auto const lock = std::lock_guard{mutex_};             // else it might notify between ready() and the sleep
+    auto const lock = std::lock_guard{mutex_};  // else it might notify between ready() and the sleep
     rung_.notify_one();
   }
 
@@ -60,10 +59,9 @@ class Wakeup {
 /// cost    no allocation after the first n + 1 elements; batches are gathered straight into the slots; no lock while
 ///         neither side has to wait
 /// throws  what the source throws, from next, after the elements before it
-template <class D>
-class Prefetched : public StagesAfter<D, Prefetched<D>> {
+template <class D> class Prefetched : public StagesAfter<D, Prefetched<D>> {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   Prefetched(D from, Ahead ahead) : from_{std::move(from)}, ahead_{ahead}, elements_{ahead.elements, Ahead{}.elements} {
@@ -80,7 +78,7 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
 
     bool next(element& out) { return ring_->next(out); }
 
-    std::size_t elements() const { return ring_->depth(); }                // made ahead now
+    std::size_t elements() const { return ring_->depth(); }  // made ahead now
 
    private:
     class Ring {
@@ -105,10 +103,10 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
         holding_ = false;
         if (choice_.tuned() && !ended_ && tuner_.found(made_ - at)) {
           choice_.set(tuner_.depth());
-          depth_ = tuner_.depth();                         // the thread has room already: no element waits
+          depth_ = tuner_.depth();  // the thread has room already: no element waits
         }
         made_any_.wait([&] { return made_ > at || ended_; });
-        if (made_ == at && failure_) std::rethrow_exception(failure_);     // the thread writes ended_ last
+        if (made_ == at && failure_) std::rethrow_exception(failure_);  // the thread writes ended_ last
         if (made_ == at) return false;
         holding_ = true;
         out      = slots_[at % slots_.size()].out;
@@ -132,18 +130,16 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
       void produce() {
         try {
           for (; wait_for_room(); made_any_.ring()) {
-            auto& slot = slots_[made_ % slots_.size()];
-            auto const depth = depth_.load();              // once: the reader may double it meanwhile
-            if (choice_.tuned() && made_ > depth)          // else every slot would get memory
+            auto& slot       = slots_[made_ % slots_.size()];
+            auto const depth = depth_.load();      // once: the reader may double it meanwhile
+            if (choice_.tuned() && made_ > depth)  // else every slot would get memory
               std::swap(slot.memory, slots_[(made_ - depth - 1) % slots_.size()].memory);
             if (!make(slot)) break;
             slot.bytes = detail::bytes_of(slot.out);
             waiting_bytes_ += slot.bytes;
             ++made_;
           }
-        } catch (...) {
-          failure_ = std::current_exception();
-        }
+        } catch (...) { failure_ = std::current_exception(); }
         ended_ = true;
         made_any_.ring();
       }
@@ -172,19 +168,19 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
         }
       }
 
-      StreamOf<D> from_;                                   // used by the thread only
+      StreamOf<D> from_;  // used by the thread only
       std::size_t bytes_;
-      std::vector<Slot> slots_;                            // released_ to made_: the reader's; others: the thread's
+      std::vector<Slot> slots_;  // released_ to made_: the reader's; others: the thread's
       Choice choice_;
-      DepthTuner tuner_;                                   // used by the reader only
-      std::atomic<std::size_t> depth_;                     // elements that may wait, below slots_.size(); only grows
-      std::atomic<std::size_t> made_{0}, released_{0};     // elements: finished by the thread, given back by the reader
-      std::atomic<std::size_t> waiting_bytes_{0};          // bytes of the elements between them
+      DepthTuner tuner_;                                // used by the reader only
+      std::atomic<std::size_t> depth_;                  // elements that may wait, below slots_.size(); only grows
+      std::atomic<std::size_t> made_{0}, released_{0};  // elements: finished by the thread, given back by the reader
+      std::atomic<std::size_t> waiting_bytes_{0};       // bytes of the elements between them
       std::atomic<bool> ended_{false}, stopped_{false};
-      bool holding_ = false;                               // the reader holds element number released_
+      bool holding_ = false;  // the reader holds element number released_
       std::exception_ptr failure_;
       Wakeup made_any_, freed_;
-      NamedThread thread_;                                 // last: it uses the above
+      NamedThread thread_;  // last: it uses the above
     };
 
     std::unique_ptr<Ring> ring_;
@@ -197,13 +193,11 @@ class Prefetched : public StagesAfter<D, Prefetched<D>> {
   std::optional<std::size_t> size() const { return from_.size(); }
 
   bool reorders() const { return detail::reorders_by_option(from_); }
-  void describe(std::vector<std::string>& lines) const {
-    data::describe(from_, lines);
-  }
+  void describe(std::vector<std::string>& lines) const { data::describe(from_, lines); }
 
  private:
   D from_;
-  Ahead ahead_;                                            // upper bounds
+  Ahead ahead_;  // upper bounds
   Choice elements_;
 };
 

@@ -18,10 +18,9 @@ namespace chorale::data {
 /// Several passes as one. See Pipe::repeat.
 ///
 /// order   pass k of epoch e is pass e · n + k of the source: a shuffle before it gives each another order
-template <class D>
-class Repeated : public Pipe<Repeated<D>> {
+template <class D> class Repeated : public Pipe<Repeated<D>> {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   Repeated(D from, std::size_t n) : from_{std::move(from)}, n_{n} {
@@ -38,14 +37,12 @@ class Repeated : public Pipe<Repeated<D>> {
       return any_pass([&](StreamOf<D>& pass) { return pass.next(out); });
     }
 
-    template <class Buffer>
-    bool next_into(Buffer& to, element& out) requires FillsBuffer<StreamOf<D>, element> {
+    template <class Buffer> bool next_into(Buffer& to, element& out) requires FillsBuffer<StreamOf<D>, element> {
       return any_pass([&](StreamOf<D>& pass) { return pass.next_into(to, out); });
     }
 
    private:
-    template <class Next>
-    bool any_pass(Next next) {
+    template <class Next> bool any_pass(Next next) {
       for (; left_ > 0; now_.reset(), ++pass_, --left_) {
         if (!now_) now_.emplace(from_.stream(pass_));
         if (next(*now_)) return true;
@@ -54,7 +51,7 @@ class Repeated : public Pipe<Repeated<D>> {
     }
 
     D from_;
-    std::size_t pass_, left_;                              // number of this pass; passes left, with this one
+    std::size_t pass_, left_;  // number of this pass; passes left, with this one
     std::optional<StreamOf<D>> now_;
   };
 
@@ -86,10 +83,9 @@ class Repeated : public Pipe<Repeated<D>> {
 ///         been read, an element for each that was picked, since the source of the last one ended
 /// throws  what the source throws, where the pass begins in which it does
 /// source  shuffle_and_repeat of tf.data.experimental
-template <class D>
-class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
+template <class D> class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   ShuffleRepeated(Shuffled<D> from, std::size_t n) : from_{std::move(from)}, n_{n} {
@@ -135,7 +131,7 @@ class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
         if (!opened_) open();
         two_[1 - at_]->fill_one(spare_);
       } catch (...) {
-        failure_ = std::current_exception();               // to be thrown after the elements of this pass
+        failure_ = std::current_exception();  // to be thrown after the elements of this pass
       }
     }
 
@@ -148,11 +144,11 @@ class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
 
     Shuffled<D> from_;
     std::size_t pass_, last_;
-    std::array<std::optional<Pass>, 2> two_;               // this pass and the next one
-    std::size_t at_ = 0;                                   // of this pass in two_
-    bool opened_    = false;                               // the next pass
+    std::array<std::optional<Pass>, 2> two_;  // this pass and the next one
+    std::size_t at_ = 0;                      // of this pass in two_
+    bool opened_    = false;                  // the next pass
     std::vector<typename Pass::Slot> spare_;
-    std::exception_ptr failure_;                           // of the next pass
+    std::exception_ptr failure_;  // of the next pass
   };
 
   Stream stream(std::size_t epoch) const { return {from_, epoch * n_, n_}; }

@@ -22,10 +22,9 @@ namespace chorale::data {
 ///         order the same chance
 /// cost    views of a stable source, else copies; no allocation once the buffer is full, also in a later pass of
 ///         .shuffle(n).repeat(m)
-template <class D, Order order>
-class Shuffled : public Pipe<Shuffled<D, order>> {
+template <class D, Order order> class Shuffled : public Pipe<Shuffled<D, order>> {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = Stable<D>;
 
   Shuffled(D from, std::size_t buffer, Seed seed) : from_{std::move(from)}, buffer_{buffer}, seed_{seed} {
@@ -39,7 +38,7 @@ class Shuffled : public Pipe<Shuffled<D, order>> {
 
     bool next(element& out) {
       if (count_ == 0) fill();
-      else if (size_ > 0) refill(picked_);                 // only now: until this call the reader may use it
+      else if (size_ > 0) refill(picked_);  // only now: until this call the reader may use it
       if (size_ == 0) return false;
       picked_ = random_.below(count_++, size_);
       out     = get(slots_[picked_]);
@@ -72,7 +71,7 @@ class Shuffled : public Pipe<Shuffled<D, order>> {
 
     /// Begins another pass in the same memory. No element of the last pass may be in use.
     void begin_again(StreamOf<D> from, Random random) {
-      from_.emplace(std::move(from));                      // streams may have no assignment
+      from_.emplace(std::move(from));  // streams may have no assignment
       random_ = random;
       count_ = 0, size_ = 0, ended_ = false;
     }
@@ -101,15 +100,15 @@ class Shuffled : public Pipe<Shuffled<D, order>> {
       std::swap(slots_[at], slots_[--size_]);
     }
 
-    std::optional<StreamOf<D>> from_;                      // never empty
-    std::size_t expected_;                                 // elements of the pass; 0: unknown
+    std::optional<StreamOf<D>> from_;  // never empty
+    std::size_t expected_;             // elements of the pass; 0: unknown
     std::size_t buffer_;
     Random random_;
-    std::uint64_t count_ = 0;                              // elements picked so far
-    std::size_t picked_  = 0;                              // slot of the element that the reader holds
-    bool ended_ = false;
+    std::uint64_t count_ = 0;  // elements picked so far
+    std::size_t picked_  = 0;  // slot of the element that the reader holds
+    bool ended_          = false;
     element in_{};
-    std::vector<Slot> slots_;                              // the first size_ hold elements, the others only memory
+    std::vector<Slot> slots_;  // the first size_ hold elements, the others only memory
     std::size_t size_ = 0;
   };
 
@@ -118,9 +117,7 @@ class Shuffled : public Pipe<Shuffled<D, order>> {
   }
 
   /// Begins another pass over this dataset in a stream of it.
-  void begin_again(Stream& stream, std::size_t epoch) const {
-    stream.begin_again(from_.stream(epoch), random(epoch));
-  }
+  void begin_again(Stream& stream, std::size_t epoch) const { stream.begin_again(from_.stream(epoch), random(epoch)); }
 
   /// Concatenates n passes into one, as Pipe::repeat does; all passes shuffle in one buffer, each in another
   /// order, unless that is Order::fixed.
@@ -140,7 +137,7 @@ class Shuffled : public Pipe<Shuffled<D, order>> {
 
  private:
   Random random(std::size_t epoch) const {
-    constexpr auto purpose = std::uint64_t{0x73687566} << 32;              // "shuf": used by no other stage
+    constexpr auto purpose = std::uint64_t{0x73687566} << 32;  // "shuf": used by no other stage
     return {seed_, purpose + (order == Order::fixed ? 0 : epoch)};
   }
 

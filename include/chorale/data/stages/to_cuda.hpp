@@ -33,10 +33,9 @@ namespace chorale::data {
 ///         host: rows are gathered in pinned memory if the stage before can fill it, as batch() does; else
 ///         they are copied from their place. A step copies x once more, on the GPU, for its kernels. With several
 ///         GPUs, the others fetch their shares from this one
-template <class D>
-class ToCuda {
+template <class D> class ToCuda {
  public:
-  using element = typename D::element;
+  using element                = typename D::element;
   static constexpr bool stable = false, beyond_the_host = true;
   static_assert(!is_sample<element>, "chorale: on_cuda takes batches, not rows. Write .batch(n) before it");
 
@@ -90,19 +89,14 @@ class ToCuda {
   auto prefetch(Ahead ahead) const { return Prefetched<ToCuda>{*this, ahead}; }
   auto prefetch(std::size_t n) const { return prefetch(Ahead{.elements = n}); }
 
-  void describe(std::vector<std::string>& lines) const {
-    data::describe(from_, lines);
-  }
+  void describe(std::vector<std::string>& lines) const { data::describe(from_, lines); }
 
  private:
   D from_;
   Cuda device_;
 };
 
-template <Dataset D>
-ToCuda<D> on_cuda(D batches, Cuda const& device) {
-  return {std::move(batches), device};
-}
+template <Dataset D> ToCuda<D> on_cuda(D batches, Cuda const& device) { return {std::move(batches), device}; }
 
 }  // namespace chorale::data
 

@@ -18,10 +18,8 @@ namespace chorale::data {
 namespace detail {
 
 /// The type of a row with one field in the place of another.
-template <class Row, class From, class To>
-struct WithField;
-template <class... F, class From, class To>
-struct WithField<Row<F...>, From, To> {
+template <class Row, class From, class To> struct WithField;
+template <class... F, class From, class To> struct WithField<Row<F...>, From, To> {
   using type = Row<std::conditional_t<std::is_same_v<F, From>, To, F>...>;
 };
 
@@ -34,8 +32,7 @@ struct WithField<Row<F...>, From, To> {
 ///   [3 0 0 0 0]        [3]
 ///
 /// throws    BadArgument when a row has padding between its positions, or no position that is not padding
-template <class In, IsField From, IsField To>
-class Unpad {
+template <class In, IsField From, IsField To> class Unpad {
   using T = typename From::element_type;
 
  public:
@@ -44,22 +41,24 @@ class Unpad {
   explicit Unpad(Unpadding<From> how) : how_{how} {}
 
   /// The rows of a dataset, so changed.
-  template <class D>
-  static auto rows(D from, Unpadding<From> how) { return Mapped<D, Unpad, row_type>{std::move(from), Unpad{how}}; }
+  template <class D> static auto rows(D from, Unpadding<From> how) {
+    return Mapped<D, Unpad, row_type>{std::move(from), Unpad{how}};
+  }
 
   void operator()(In const& row, auto& to, Place at) const { copy(row, to, at, row); }
 
  private:
-  template <class... F>
-  void copy(In const& row, auto& to, Place at, Row<F...> const&) const {
-    ([&] {
-      if constexpr (std::is_same_v<F, From>) {
-        auto const kept = positions(row[F{}], at);
-        to[To{}].assign(kept.begin(), kept.end());
-      } else {
-        to[F{}].assign(row[F{}].begin(), row[F{}].end());
-      }
-    }(), ...);
+  template <class... F> void copy(In const& row, auto& to, Place at, Row<F...> const&) const {
+    (
+        [&] {
+          if constexpr (std::is_same_v<F, From>) {
+            auto const kept = positions(row[F{}], at);
+            to[To{}].assign(kept.begin(), kept.end());
+          } else {
+            to[F{}].assign(row[F{}].begin(), row[F{}].end());
+          }
+        }(),
+        ...);
   }
 
   /// What is left of a row without the padding at its ends.

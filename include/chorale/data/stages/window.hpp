@@ -24,8 +24,7 @@ namespace chorale::data {
 /// cost    (size - 1) · stride + 1 rows of memory: views of a stable source, else copies
 ///
 /// throws  BadArgument when a window does not fit the fields that it gets
-template <class D, class Out>
-class Windowed : public Pipe<Windowed<D, Out>> {
+template <class D, class Out> class Windowed : public Pipe<Windowed<D, Out>> {
   using Row = typename D::element;
   static_assert(is_row<Row>, "chorale: window takes rows, not batches. Put it before .batch(n).");
   static_assert(std::same_as<detail::OfNumbers<std::tuple, Row>, detail::OfNumbers<std::tuple, Out>>,
@@ -35,15 +34,15 @@ class Windowed : public Pipe<Windowed<D, Out>> {
                 "struct Line : Field<int, 64> {}; for 64 rows of Field<int, 1>.");
 
  public:
-  using element = Out;
+  using element                = Out;
   static constexpr bool stable = false;
 
   Windowed(D from, Window how) : from_{std::move(from)}, how_{how} {
     CHORALE_EXPECTS(how.size > 0, "a window needs at least one row");
     CHORALE_EXPECTS(how.stride > 0, "a window's rows are at least one apart");
-    CHORALE_EXPECTS(how.size - 1 < std::numeric_limits<std::size_t>::max() / how.stride,
-                    "a window of " + std::to_string(how.size) + " rows, " + std::to_string(how.stride) +
-                        " apart, is too long");
+    CHORALE_EXPECTS(
+        how.size - 1 < std::numeric_limits<std::size_t>::max() / how.stride,
+        "a window of " + std::to_string(how.size) + " rows, " + std::to_string(how.stride) + " apart, is too long");
     if (how_.shift == 0) how_.shift = how_.size;
   }
 
@@ -66,7 +65,7 @@ class Windowed : public Pipe<Windowed<D, Out>> {
 
    private:
     static constexpr std::size_t n_fields = detail::fields_of<Row>;
-    using Slot = std::conditional_t<Stable<D>, Row, Kept<Row>>;
+    using Slot                            = std::conditional_t<Stable<D>, Row, Kept<Row>>;
 
     void add(Row const& row) {
       auto&& spans = detail::fields(row);
@@ -102,12 +101,12 @@ class Windowed : public Pipe<Windowed<D, Out>> {
 
     StreamOf<D> from_;
     Window how_;
-    std::size_t reach_;                                    // from the first row of a window to its last, both counted
-    std::vector<Slot> slots_;                              // a ring
-    std::size_t first_ = 0, rows_ = 0;                     // slot of the first kept row, modulo the ring; kept rows
+    std::size_t reach_;                 // from the first row of a window to its last, both counted
+    std::vector<Slot> slots_;           // a ring
+    std::size_t first_ = 0, rows_ = 0;  // slot of the first kept row, modulo the ring; kept rows
     bool begun_ = false, ended_ = false;
     Row in_{};
-    std::size_t made_ = 0;                                 // windows
+    std::size_t made_ = 0;  // windows
     detail::OfNumbers<detail::Vectors, Row> memory_;
   };
 

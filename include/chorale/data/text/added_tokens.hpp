@@ -30,9 +30,8 @@ class AddedTokens {
 
   /// Calls text(part) for what lies between added tokens, and token(id) for each of them, from first to last. Of tokens
   /// that begin at one place it is the longest.
-  template <class Text, class Token>
-  void each(std::string_view of, Text&& text, Token&& token) const {
-    auto next = std::vector<std::size_t>{};                                // where each is, from begin on
+  template <class Text, class Token> void each(std::string_view of, Text&& text, Token&& token) const {
+    auto next = std::vector<std::size_t>{};  // where each is, from begin on
     for (auto const& one : all_) next.push_back(of.find(one.first));
     for (std::size_t begin = 0; begin < of.size();) {
       auto first = of.size(), which = all_.size();

@@ -3,6 +3,7 @@
 // Characters as BERT's tokenizer takes them, printed by tools/bert_characters.py, which asks the package
 // tokenizers 0.23.3. Long, as it is a table.
 #pragma once
+// clang-format off
 
 #include <chorale/data/text/unicode_classes.hpp>
 

@@ -39,7 +39,7 @@ constexpr FoldedCharacter folded(std::uint32_t c) {
     return {{to == 0 ? c : to}};
   }
   if (contains(bert_marks, c)) return {{}, 0};
-  auto const before = [](auto const& table, std::uint32_t code) {          // the entry that begins at or before it
+  auto const before = [](auto const& table, std::uint32_t code) {  // the entry that begins at or before it
     auto const after = std::upper_bound(table.begin(), table.end(), code,
                                         [](std::uint32_t x, auto const& entry) { return x < entry.first; });
     return after == table.begin() ? table.end() : after - 1;
@@ -64,8 +64,7 @@ constexpr bool is_bert_punctuation(std::uint32_t c) {
 /// folds    lower case without accents, as for models that are called uncased
 /// throws   BadArgument when the text is not UTF-8
 /// source   BasicTokenizer of BERT's tokenization.py; BertNormalizer and BertPreTokenizer of Hugging Face's tokenizers
-template <class F>
-void each_bert_word(std::string_view text, bool folds, F&& f) {
+template <class F> void each_bert_word(std::string_view text, bool folds, F&& f) {
   auto word       = std::string{};
   auto characters = std::size_t{0};
   auto const end  = [&] {

@@ -8,8 +8,8 @@
 #include <chorale/data/text/added_tokens.hpp>
 #include <chorale/data/text/gpt2_words.hpp>
 #include <chorale/data/text/read_text.hpp>
-#include <chorale/data/text/tokenizer_json.hpp>
 #include <chorale/data/text/tokenizer.hpp>
+#include <chorale/data/text/tokenizer_json.hpp>
 #include <chorale/data/text/utf8.hpp>
 
 #include <nlohmann/json.hpp>
@@ -75,9 +75,8 @@ class BpeTokenizer {
   /// throws   BadFile when it cannot be read, or is of another kind: it names the part that differs
   static BpeTokenizer read(std::filesystem::path const& path) {
     auto made = BpeTokenizer{};
-    chorale::detail::or_out_of_memory(path, [&] {
-      made.parse(path.string(), read_text(path, detail::most_tokenizer_bytes));
-    });
+    chorale::detail::or_out_of_memory(
+        path, [&] { made.parse(path.string(), read_text(path, detail::most_tokenizer_bytes)); });
     return made;
   }
 
@@ -94,20 +93,23 @@ class BpeTokenizer {
   std::vector<int> encode(std::string_view text) const {
     if (auto const at = first_not_utf8(text); at != text.size()) detail::refuse_utf8(at);
     auto ids  = std::vector<int>{};
-    auto seen = std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>>{};   // places in ids
-    added_.each(text, [&](std::string_view part) {
-      detail::each_gpt2_word(part, [&](std::size_t from, std::size_t to) {
-        auto const word         = part.substr(from, to - from);
-        auto const [it, is_new] = seen.try_emplace(word, ids.size(), ids.size());
-        if (is_new) {
-          encode_word(word, ids);
-          it->second.second = ids.size();
-        } else {
-          auto const [first, last] = it->second;
-          for (auto k = first; k < last; ++k) ids.push_back(int{ids[k]});
-        }
-      });
-    }, [&](int id) { ids.push_back(id); });
+    auto seen = std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>>{};  // places in ids
+    added_.each(
+        text,
+        [&](std::string_view part) {
+          detail::each_gpt2_word(part, [&](std::size_t from, std::size_t to) {
+            auto const word         = part.substr(from, to - from);
+            auto const [it, is_new] = seen.try_emplace(word, ids.size(), ids.size());
+            if (is_new) {
+              encode_word(word, ids);
+              it->second.second = ids.size();
+            } else {
+              auto const [first, last] = it->second;
+              for (auto k = first; k < last; ++k) ids.push_back(int{ids[k]});
+            }
+          });
+        },
+        [&](int id) { ids.push_back(id); });
     return ids;
   }
 
@@ -137,7 +139,7 @@ class BpeTokenizer {
   void encode_word(std::string_view word, std::vector<int>& ids) const {
     struct Symbol {
       int id;
-      std::size_t before, after;                                           // neighbours; symbols.size(): none
+      std::size_t before, after;  // neighbours; symbols.size(): none
     };
     auto symbols = std::vector<Symbol>(word.size());
     for (std::size_t i = 0; i < word.size(); ++i) {
@@ -152,7 +154,7 @@ class BpeTokenizer {
       std::uint32_t rank;
       std::size_t at;
       int left, right, made;
-      bool operator<(Candidate const& o) const { return std::tie(o.rank, o.at) < std::tie(rank, at); }    // least first
+      bool operator<(Candidate const& o) const { return std::tie(o.rank, o.at) < std::tie(rank, at); }  // least first
     };
     auto queue     = std::priority_queue<Candidate>{};
     auto const add = [&](std::size_t at) {
@@ -167,7 +169,7 @@ class BpeTokenizer {
       queue.pop();
       auto& left = symbols[next.at];
       if (left.id != next.left || left.after >= symbols.size() || symbols[left.after].id != next.right) continue;
-      symbols[left.after].id = -1;                                         // is no symbol any more
+      symbols[left.after].id = -1;  // is no symbol any more
       left.id                = next.made;
       left.after             = symbols[left.after].after;
       if (left.after < symbols.size()) symbols[left.after].before = next.at;
@@ -188,8 +190,8 @@ class BpeTokenizer {
       auto const is_set = [](nlohmann::json const& in, char const* key) {
         return in.contains(key) && !in[key].is_null() && in[key] != false && in[key] != "";
       };
-      for (auto const* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback",
-                              "ignore_merges"})
+      for (auto const* key :
+           {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"})
         if (is_set(model, key)) refuse("its model has " + std::string{key} + ", which is not supported");
       if (is_set(json, "normalizer")) refuse("it has a normalizer, but GPT-2 has none");
       auto const& cuts = json.at("pre_tokenizer");
@@ -212,7 +214,7 @@ class BpeTokenizer {
     detail::each_added_token(added, {"single_word", "lstrip", "rstrip"}, all, added_, refuse,
                              [&](std::string const& content, std::size_t id) { place(id) = content; });
     of_byte_.fill(-1);
-    auto names = std::unordered_map<std::size_t, std::string_view>{};      // of the vocabulary, by id
+    auto names = std::unordered_map<std::size_t, std::string_view>{};  // of the vocabulary, by id
     for (auto const& [token, number] : vocabulary.items()) {
       auto const id           = detail::token_id(number, token, all, refuse);
       auto const [at, is_new] = names.emplace(id, token);
@@ -238,7 +240,7 @@ class BpeTokenizer {
     auto rank = std::uint32_t{0};
     for (auto const& merge : merges) {
       auto const parts = [&]() -> std::array<std::string, 2> {
-        if (merge.is_string()) {                                           // "a b": no token has a space
+        if (merge.is_string()) {  // "a b": no token has a space
           auto const both = merge.get<std::string>();
           auto const gap  = both.find(' ');
           if (gap != both.npos && both.find(' ', gap + 1) == both.npos)
@@ -251,11 +253,11 @@ class BpeTokenizer {
         return {};
       }();
       auto const& [a, b] = parts;
-      auto const id = [&](std::string const& token) {
+      auto const id      = [&](std::string const& token) {
         auto const at = vocabulary.find(token);
         if (at == vocabulary.end())
           refuse("merge " + std::to_string(rank) + " is of " + in_quotes(parts[0]) + " and " + in_quotes(parts[1]) +
-                 ", but the vocabulary has no " + in_quotes(token));
+                      ", but the vocabulary has no " + in_quotes(token));
         return at->get<int>();
       };
       auto const left = id(a), right = id(b), made = id(a + b);
@@ -265,7 +267,7 @@ class BpeTokenizer {
     }
   }
 
-  std::vector<std::string> bytes_;                                         // of each token
+  std::vector<std::string> bytes_;  // of each token
   detail::AddedTokens added_;
   std::array<int, 256> of_byte_{};
   std::unordered_map<std::uint64_t, Merge> merges_;

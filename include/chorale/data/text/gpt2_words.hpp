@@ -33,10 +33,9 @@ constexpr CharacterKind kind_of(std::uint32_t c) {
 ///
 /// throws   BadArgument when the text is not UTF-8
 /// source   encoder.py of GPT-2; the pre-tokenizer ByteLevel of Hugging Face's tokenizers
-template <class F>
-void each_gpt2_word(std::string_view text, F&& f) {
+template <class F> void each_gpt2_word(std::string_view text, F&& f) {
   struct At {
-    std::size_t end;                                                       // of the character
+    std::size_t end;  // of the character
     CharacterKind kind;
   };
   auto const at = [&](std::size_t place) {
@@ -71,8 +70,8 @@ void each_gpt2_word(std::string_view text, F&& f) {
       if (kind != CharacterKind::space) {
         end = run(first, kind).end;
       } else {
-        auto const spaces = run(begin, CharacterKind::space);              // the last one belongs to the word after it
-        end = spaces.end == text.size() || spaces.last == begin ? spaces.end : spaces.last;
+        auto const spaces = run(begin, CharacterKind::space);  // the last one belongs to the word after it
+        end               = spaces.end == text.size() || spaces.last == begin ? spaces.end : spaces.last;
       }
     }
     f(begin, end);

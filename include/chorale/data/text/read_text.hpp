@@ -22,7 +22,7 @@ inline std::string read_text(std::filesystem::path const& path, std::uint64_t mo
   auto text   = std::string{};
   chorale::detail::or_out_of_memory(path, [&] {
     auto const expect_end = [&] { source.expect_at_most(most, "read_text(path, most)"); };
-    auto piece            = std::size_t{64} << 10;                         // a short text takes little memory
+    auto piece            = std::size_t{64} << 10;  // a short text takes little memory
     for (expect_end(); source.append(text, piece) == piece; piece = std::min(2 * piece, std::size_t{4} << 20))
       expect_end();
     expect_end();

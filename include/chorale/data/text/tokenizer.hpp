@@ -31,9 +31,9 @@ namespace chorale::data {
 ///   decode(ids)     the text of ids
 template <class T>
 concept Tokenizer = requires(T const& tokenizer, std::string_view text, Span<int const> ids) {
-  { tokenizer.size() }       -> std::convertible_to<std::size_t>;
+  { tokenizer.size() } -> std::convertible_to<std::size_t>;
   { tokenizer.encode(text) } -> std::same_as<std::vector<int>>;
-  { tokenizer.decode(ids) }  -> std::same_as<std::string>;
+  { tokenizer.decode(ids) } -> std::same_as<std::string>;
 };
 
 namespace detail {
@@ -45,9 +45,7 @@ namespace detail {
 }
 
 /// A character in an error: U+00E9.
-inline std::string code_text(std::uint32_t code) {
-  return formatted("U+%04X", static_cast<unsigned>(code));
-}
+inline std::string code_text(std::uint32_t code) { return formatted("U+%04X", static_cast<unsigned>(code)); }
 
 [[noreturn]] inline void refuse_utf8(std::size_t at) {
   throw BadArgument{"the text is not UTF-8 from byte " + std::to_string(at) + " on.",
@@ -88,7 +86,7 @@ class CharacterTokenizer {
   static CharacterTokenizer of(std::string_view text) {
     CHORALE_EXPECTS(!text.empty(), "an empty text has no characters to number");
     auto made = CharacterTokenizer{};
-    auto has  = std::vector<bool>(0x11'0000);              // of each code point
+    auto has  = std::vector<bool>(0x11'0000);  // of each code point
     each(text, [&](std::uint32_t code, std::size_t) { has[code] = true; });
     for (std::uint32_t code = 0; code < has.size(); ++code)
       if (has[code]) made.codes_.push_back(code);
@@ -148,8 +146,7 @@ class CharacterTokenizer {
     for (auto const code : codes_) append_utf8(all, code);
     return all;
   }
-  template <class F>
-  static void each(std::string_view text, F&& f) {
+  template <class F> static void each(std::string_view text, F&& f) {
     for (std::size_t at = 0; at < text.size();) {
       auto const [code, bytes] = character_at(text, at);
       if (bytes == 0) detail::refuse_utf8(at);
@@ -158,7 +155,7 @@ class CharacterTokenizer {
     }
   }
 
-  std::vector<std::uint32_t> codes_;                                       // ascending
+  std::vector<std::uint32_t> codes_;  // ascending
 };
 
 }  // namespace chorale::data

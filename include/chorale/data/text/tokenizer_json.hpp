@@ -26,8 +26,7 @@ using RefuseTokenizer = std::function<void(std::string const& what)>;
 /// Calls read(json) for the text of a tokenizer.json.
 ///
 /// throws  what refuse throws, also for what nlohmann::json throws
-template <class Read>
-void read_tokenizer_json(std::string_view text, RefuseTokenizer const& refuse, Read&& read) {
+template <class Read> void read_tokenizer_json(std::string_view text, RefuseTokenizer const& refuse, Read&& read) {
   auto const json = parse_json(text, {}, [&](std::string const& what, std::string const&) { refuse(what); });
   try {
     read(json);
@@ -48,7 +47,7 @@ inline std::size_t token_id(nlohmann::json const& id, std::string const& token, 
   if (!id.is_number_integer())
     refuse("token " + in_quotes(token) + " has id " + printable(id.dump().substr(0, 40)) +
            ", which is no whole number");
-  auto const number = id.is_number_unsigned() ? id.get<std::uint64_t>() : all;              // else it is negative
+  auto const number = id.is_number_unsigned() ? id.get<std::uint64_t>() : all;  // else it is negative
   if (number >= all)
     refuse("token " + in_quotes(token) + " has id " + id.dump() + ", but there are " + std::to_string(all) + " tokens");
   return static_cast<std::size_t>(number);

@@ -2,6 +2,7 @@
 //
 // Classes of Unicode 14.0.0, printed by tools/unicode_classes.py.
 #pragma once
+// clang-format off
 
 #include <algorithm>
 #include <array>

@@ -46,8 +46,8 @@ enum class Letters { folded, as_written };
 /// source   Devlin et al., NAACL 2019; Schuster and Nakajima, ICASSP 2012; huggingface.co/docs/tokenizers
 class WordPieceTokenizer {
  public:
-  static constexpr std::size_t longest_word = 100;                         // characters
-  static constexpr auto unlimited = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t longest_word = 100;  // characters
+  static constexpr auto unlimited           = std::numeric_limits<std::size_t>::max();
 
   /// Reads a vocab.txt, which has a token in each line, or a tokenizer.json of the package tokenizers.
   ///
@@ -94,12 +94,14 @@ class WordPieceTokenizer {
                                    " are asked for");
     if (auto const at = first_not_utf8(text); at != text.size()) detail::refuse_utf8(at);
     auto ids = std::vector<int>{begin_};
-    added_.each(text, [&](std::string_view part) {
-      if (ids.size() >= most) return;
-      detail::each_bert_word(part, folds_, [&](std::string_view word, std::size_t characters) {
-        encode_word(word, characters, ids);
-      });
-    }, [&](int id) { ids.push_back(id); });
+    added_.each(
+        text,
+        [&](std::string_view part) {
+          if (ids.size() >= most) return;
+          detail::each_bert_word(
+              part, folds_, [&](std::string_view word, std::size_t characters) { encode_word(word, characters, ids); });
+        },
+        [&](int id) { ids.push_back(id); });
     if (ids.size() >= most) ids.resize(most - 1);
     ids.push_back(end_);
     return ids;
@@ -133,7 +135,7 @@ class WordPieceTokenizer {
     for (std::size_t begin = 0; begin < word.size();) {
       auto end = word.size(), found = begin;
       for (; end > begin; --end) {
-        if (end < word.size() && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) continue;   // in a character
+        if (end < word.size() && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) continue;  // in a character
         piece.assign(begin > 0 ? "##" : "").append(word.substr(begin, end - begin));
         if (auto const id = id_of(piece); id >= 0) {
           ids.push_back(id), found = end;
@@ -148,8 +150,7 @@ class WordPieceTokenizer {
     }
   }
 
-  template <class Refuse>
-  void add(std::vector<std::string> tokens, Refuse const& refuse) {
+  template <class Refuse> void add(std::vector<std::string> tokens, Refuse const& refuse) {
     tokens_ = std::move(tokens);
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       if (tokens_[i].empty()) refuse("token " + std::to_string(i) + " is empty");
@@ -203,7 +204,7 @@ class WordPieceTokenizer {
       if (auto const& cuts = json.at("pre_tokenizer"); cuts.is_null() || cuts.at("type") != "BertPreTokenizer")
         refuse("its pre_tokenizer is not BertPreTokenizer");
       auto const& ends = json.at("post_processor");
-      auto const  form = ends.is_null() ? std::string{} : ends.at("type").get<std::string>();
+      auto const form  = ends.is_null() ? std::string{} : ends.at("type").get<std::string>();
       if (form != "BertProcessing" && form != "TemplateProcessing")
         refuse("its post_processor puts no [CLS] before a text and no [SEP] behind it");
       if (form == "TemplateProcessing") read_template(ends.at("single"), refuse);

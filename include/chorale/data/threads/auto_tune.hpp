@@ -64,10 +64,10 @@ class ThreadTuner {
   }
 
   std::size_t threads_, most_;
-  std::size_t reads_ = 0, waits_ = 0;                      // since the last decision
-  std::size_t quiet_    = 0;                               // reads since the last wait or change
-  std::size_t patience_ = least_patience;                  // quiet_ for each thread before one thread is removed
-  bool was_less_        = false;                           // the last change removed a thread
+  std::size_t reads_ = 0, waits_ = 0;      // since the last decision
+  std::size_t quiet_    = 0;               // reads since the last wait or change
+  std::size_t patience_ = least_patience;  // quiet_ for each thread before one thread is removed
+  bool was_less_        = false;           // the last change removed a thread
 };
 
 /// The depth of prefetch, by what its reader finds: doubled if no element waits although all room was taken before. A
@@ -99,8 +99,8 @@ inline std::size_t cores() { return static_cast<std::size_t>(usable_cores()); }
 /// turns.
 class Crew {
  public:
-  Crew(Choice choice, std::size_t most) : choice_{std::move(choice)}, tuner_{choice_.get(), most},
-                                          size_{tuner_.threads()} {}
+  Crew(Choice choice, std::size_t most)
+      : choice_{std::move(choice)}, tuner_{choice_.get(), most}, size_{tuner_.threads()} {}
 
   std::size_t size() const { return size_; }
 
@@ -138,10 +138,10 @@ class Crew {
 
  private:
   Choice choice_;
-  ThreadTuner tuner_;                                      // used by the reader only
-  std::atomic<std::size_t> size_, queue_{0};               // threads that work; of these, that wait for the source
+  ThreadTuner tuner_;                         // used by the reader only
+  std::atomic<std::size_t> size_, queue_{0};  // threads that work; of these, that wait for the source
   std::mutex source_;
-  std::mutex mutex_;                                       // guards stopped_, and changes of size_ from being missed
+  std::mutex mutex_;  // guards stopped_, and changes of size_ from being missed
   std::condition_variable called_;
   bool stopped_ = false;
 };

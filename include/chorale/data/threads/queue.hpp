@@ -24,13 +24,12 @@ namespace chorale::data {
 template <class P, class T>
 concept Picking = requires(P picking, T value) {
   picking.put(std::move(value));
-  { picking.take() } -> std::same_as<T>;                   // only if size() > 0
+  { picking.take() } -> std::same_as<T>;  // only if size() > 0
   { picking.size() } -> std::same_as<std::size_t>;
 };
 
 /// Picking in the order of arrival: first in, first out.
-template <class T>
-class FirstIn {
+template <class T> class FirstIn {
  public:
   void put(T value) { values_.push_back(std::move(value)); }
   T take() {
@@ -45,10 +44,9 @@ class FirstIn {
 };
 
 /// Picking at random, as a function of the seed and of the puts and takes before.
-template <class T>
-class AnyOf {
+template <class T> class AnyOf {
  public:
-  explicit AnyOf(Seed seed = {}) : random_{seed, std::uint64_t{0x71756575} << 32} {}       // "queu"
+  explicit AnyOf(Seed seed = {}) : random_{seed, std::uint64_t{0x71756575} << 32} {}  // "queu"
 
   void put(T value) { values_.push_back(std::move(value)); }
   T take() {
@@ -66,8 +64,7 @@ class AnyOf {
 };
 
 /// Picking of the least element by Less; of equal elements, the one put first.
-template <class T, class Less = std::less<>>
-class LeastFirst {
+template <class T, class Less = std::less<>> class LeastFirst {
  public:
   explicit LeastFirst(Less less = {}) : less_{std::move(less)} {}
 
@@ -86,7 +83,7 @@ class LeastFirst {
  private:
   struct Entry {
     T value;
-    std::uint64_t number;                                  // keeps equal elements in order
+    std::uint64_t number;  // keeps equal elements in order
   };
   auto later() const {
     return [this](Entry const& a, Entry const& b) {
@@ -109,8 +106,7 @@ class LeastFirst {
 /// order   that of Picking, among the elements in the queue at the moment of a pop
 /// throws  what put and take of Picking throw; other threads that wait go on
 /// source  tf.queue.FIFOQueue, RandomShuffleQueue, PriorityQueue: enqueue, dequeue, close(cancel_pending_enqueues)
-template <class T, Picking<T> P>
-class BoundedQueue {
+template <class T, Picking<T> P> class BoundedQueue {
  public:
   explicit BoundedQueue(std::size_t capacity, P picking = P{}) : capacity_{capacity}, values_{std::move(picking)} {
     CHORALE_EXPECTS(capacity > 0, "a queue needs room for at least one element");
@@ -148,10 +144,10 @@ class BoundedQueue {
 
   /// Refuses further pushes and pops, and drops the elements. Every thread that waits returns.
   void cancel() {
-    auto dropped    = std::vector<T>{};                    // destroyed when the lock is free again
+    auto dropped    = std::vector<T>{};  // destroyed when the lock is free again
     auto const lock = std::lock_guard{mutex_};
     closed_         = true;
-    any_.notify_all(), room_.notify_all();                 // first: the next line may throw
+    any_.notify_all(), room_.notify_all();  // first: the next line may throw
     while (values_.size() > 0) dropped.push_back(values_.take());
   }
 
@@ -172,8 +168,7 @@ class BoundedQueue {
   }
 
   /// Calls change(). If it throws, wakes another thread: the room or element for which this one was woken is left.
-  template <class Change>
-  void or_wake_another(Change change) {
+  template <class Change> void or_wake_another(Change change) {
     try {
       change();
     } catch (...) {
@@ -183,18 +178,15 @@ class BoundedQueue {
   }
 
   std::size_t capacity_;
-  mutable std::mutex mutex_;                               // guards the members below
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable any_, room_;
   P values_;
   bool closed_ = false;
 };
 
-template <class T>
-using Fifo = BoundedQueue<T, FirstIn<T>>;
+template <class T> using Fifo                                    = BoundedQueue<T, FirstIn<T>>;
 /// A queue in a random order, fixed by a seed if threads put elements in the same order: pass AnyOf<T>{seed}.
-template <class T>
-using RandomQueue = BoundedQueue<T, AnyOf<T>>;
-template <class T, class Less = std::less<>>
-using PriorityQueue = BoundedQueue<T, LeastFirst<T, Less>>;
+template <class T> using RandomQueue                             = BoundedQueue<T, AnyOf<T>>;
+template <class T, class Less = std::less<>> using PriorityQueue = BoundedQueue<T, LeastFirst<T, Less>>;
 
 }  // namespace chorale::data

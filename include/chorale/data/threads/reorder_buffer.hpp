@@ -20,8 +20,7 @@ namespace chorale::data {
 ///
 /// keeps   at most `slots` elements exist at a time; the reader holds one of them until it asks for the next
 /// order   fixed: by number, which must count up from 0; any: as they are finished
-template <class Element, class Memory>
-class ReorderBuffer {
+template <class Element, class Memory> class ReorderBuffer {
  public:
   struct Slot {
     Memory memory;
@@ -130,16 +129,16 @@ class ReorderBuffer {
     if (state == Slot::State::free) freed_.notify_one();
   }
 
-  std::mutex mutex_;                                       // guards the members below, except claimed and held slots
+  std::mutex mutex_;  // guards the members below, except claimed and held slots
   std::condition_variable made_, freed_;
   std::vector<Slot> slots_;
   Order order_;
   std::size_t busy_       = 0;
-  std::uint64_t finished_ = 0, read_ = 0;                  // elements made by threads; given to the reader
+  std::uint64_t finished_ = 0, read_ = 0;  // elements made by threads; given to the reader
   bool ended_ = false, stopped_ = false;
   std::exception_ptr failure_;
-  std::uint64_t failed_at_ = 0;                            // number of the element that failed
-  bool waited_             = false;                        // used by the reader only
+  std::uint64_t failed_at_ = 0;      // number of the element that failed
+  bool waited_             = false;  // used by the reader only
 };
 
 }  // namespace chorale::data

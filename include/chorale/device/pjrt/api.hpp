@@ -16,7 +16,7 @@
 ///         null
 namespace chorale::pjrt::api {
 
-struct Error;                                              // handles of a plug-in: never defined
+struct Error;  // handles of a plug-in: never defined
 struct Event;
 struct Client;
 struct Device;
@@ -31,8 +31,7 @@ struct SerializedExecutable;
 /// Name of a call, as a template argument.
 struct Name {
   char text[64] = {};
-  template <std::size_t n>
-  consteval Name(char const (&literal)[n]) {               // implicit, from a literal
+  template <std::size_t n> consteval Name(char const (&literal)[n]) {  // implicit, from a literal
     static_assert(n <= sizeof text);
     std::copy_n(literal, n, text);
   }
@@ -41,8 +40,8 @@ struct Name {
 
 /// Where a call lies in the function table, how long its record is, and what it is called.
 struct Call {
-  std::size_t slot;                                        // 0-based
-  std::size_t bytes;                                       // of the record, without padding after its last member
+  std::size_t slot;   // 0-based
+  std::size_t bytes;  // of the record, without padding after its last member
   std::string_view name;
 };
 
@@ -50,8 +49,7 @@ struct Call {
 // then a chain of extensions, which this library does not use.
 
 /// A call about one handle.
-template <std::size_t place, Name name, class Handle>
-struct About {
+template <std::size_t place, Name name, class Handle> struct About {
   static constexpr Call call{place, 24, name};
   std::size_t struct_size = call.bytes;
   void* extension         = nullptr;
@@ -59,8 +57,7 @@ struct About {
 };
 
 /// A call that answers a text, which the plug-in owns.
-template <std::size_t place, Name name, class Handle>
-struct TextOf {
+template <std::size_t place, Name name, class Handle> struct TextOf {
   static constexpr Call call{place, 40, name};
   std::size_t struct_size = call.bytes;
   void* extension         = nullptr;
@@ -70,8 +67,7 @@ struct TextOf {
 };
 
 /// A call that answers one value.
-template <std::size_t place, Name name, class Handle, class Value>
-struct ValueOf {
+template <std::size_t place, Name name, class Handle, class Value> struct ValueOf {
   static constexpr Call call{place, 24 + sizeof(Value), name};
   std::size_t struct_size = call.bytes;
   void* extension         = nullptr;
@@ -80,8 +76,7 @@ struct ValueOf {
 };
 
 /// A call that answers an array, which the plug-in owns.
-template <std::size_t place, Name name, class Handle, class Value>
-struct ListOf {
+template <std::size_t place, Name name, class Handle, class Value> struct ListOf {
   static constexpr Call call{place, 40, name};
   std::size_t struct_size = call.bytes;
   void* extension         = nullptr;
@@ -90,8 +85,8 @@ struct ListOf {
   std::size_t size        = 0;
 };
 
-using ErrorDestroy    = About<0, "PJRT_Error_Destroy", Error>;                                      // returns nothing
-using ErrorMessage    = TextOf<1, "PJRT_Error_Message", Error const>;                               // returns nothing
+using ErrorDestroy    = About<0, "PJRT_Error_Destroy", Error>;         // returns nothing
+using ErrorMessage    = TextOf<1, "PJRT_Error_Message", Error const>;  // returns nothing
 using ErrorCode       = ValueOf<2, "PJRT_Error_GetCode", Error const, int>;
 using EventDestroy    = About<5, "PJRT_Event_Destroy", Event>;
 using EventIsReady    = ValueOf<6, "PJRT_Event_IsReady", Event, bool>;
@@ -123,7 +118,7 @@ using TopologyName    = TextOf<84, "PJRT_TopologyDescription_PlatformName", Topo
 using TopologyVersion = TextOf<85, "PJRT_TopologyDescription_PlatformVersion", Topology>;
 using TopologyDevices =
     ListOf<86, "PJRT_TopologyDescription_GetDeviceDescriptions", Topology const, DeviceDescription*>;
-using OutputTypes     = ListOf<90, "PJRT_Executable_OutputElementTypes", Executable, int>;
+using OutputTypes = ListOf<90, "PJRT_Executable_OutputElementTypes", Executable, int>;
 
 /// PJRT_NamedValue: an option or an attribute, of one of five types.
 struct NamedValue {
@@ -142,7 +137,7 @@ struct NamedValue {
   std::size_t name_size              = 0;
   Type type                          = text;
   Value value{nullptr};
-  std::size_t value_size             = 0;                  // of a text or an array, else 1
+  std::size_t value_size = 0;  // of a text or an array, else 1
 };
 static_assert(offsetof(NamedValue, value_size) + 8 == NamedValue::bytes);
 
@@ -179,17 +174,17 @@ using MakeError = Error* (*)(int code, char const* message, std::size_t message_
 
 /// What PJRT passes to get a value of the store that the processes of a job share, when it waits for it to be put.
 struct KeyValueGet {
-  static constexpr std::size_t bytes  = 80;
-  std::size_t struct_size             = bytes;
-  void* extension                     = nullptr;
-  char const* key                     = nullptr;
-  std::size_t key_size                = 0;
-  int timeout_in_ms                   = 0;
-  MakeError* make_error               = nullptr;
-  void* user                          = nullptr;
-  char* value                         = nullptr;           // out; freed by deleter(value)
-  std::size_t value_size              = 0;
-  void (*deleter)(char* value)        = nullptr;
+  static constexpr std::size_t bytes = 80;
+  std::size_t struct_size            = bytes;
+  void* extension                    = nullptr;
+  char const* key                    = nullptr;
+  std::size_t key_size               = 0;
+  int timeout_in_ms                  = 0;
+  MakeError* make_error              = nullptr;
+  void* user                         = nullptr;
+  char* value                        = nullptr;  // out; freed by deleter(value)
+  std::size_t value_size             = 0;
+  void (*deleter)(char* value)       = nullptr;
 };
 static_assert(offsetof(KeyValueGet, deleter) + 8 == KeyValueGet::bytes);
 
@@ -233,7 +228,7 @@ struct ClientCreate {
   void* get_user                     = nullptr;
   Error* (*put)(KeyValuePut*)        = nullptr;
   void* put_user                     = nullptr;
-  Client* client                     = nullptr;            // out
+  Client* client                     = nullptr;  // out
   Error* (*try_get)(KeyValueTryGet*) = nullptr;
   void* try_get_user                 = nullptr;
 };
@@ -241,7 +236,7 @@ static_assert(offsetof(ClientCreate, try_get_user) + 8 == ClientCreate::call.byt
 
 /// Start of the function table that GetPjrtApi returns. Functions follow it, one pointer each; see Call::slot.
 struct Table {
-  std::size_t struct_size         = 0;                     // of the whole table
+  std::size_t struct_size         = 0;  // of the whole table
   void* extension                 = nullptr;
   std::size_t version_struct_size = 24;
   void* version_extension         = nullptr;

@@ -28,9 +28,9 @@ struct ClientCompile {
   void* extension              = nullptr;
   Client* client               = nullptr;
   Program const* program       = nullptr;
-  char const* options          = nullptr;                  // a serialised CompileOptionsProto, never empty
+  char const* options          = nullptr;  // a serialised CompileOptionsProto, never empty
   std::size_t options_size     = 0;
-  LoadedExecutable* executable = nullptr;                  // out
+  LoadedExecutable* executable = nullptr;  // out
 };
 static_assert(offsetof(ClientCompile, executable) + 8 == ClientCompile::call.bytes);
 
@@ -49,7 +49,7 @@ struct Layout {
   std::size_t struct_size            = bytes;
   void* extension                    = nullptr;
   Tiled tiled{};
-  int type                           = 0;                  // 0: tiled
+  int type = 0;  // 0: tiled
 };
 static_assert(sizeof(Layout::Tiled) == 56 && offsetof(Layout, type) + 4 == Layout::bytes);
 
@@ -66,14 +66,14 @@ struct BufferFromHost {
   int type                         = 0;
   std::int64_t const* dims         = nullptr;
   std::size_t num_dims             = 0;
-  std::int64_t const* byte_strides = nullptr;              // null: row-major
+  std::int64_t const* byte_strides = nullptr;  // null: row-major
   std::size_t num_byte_strides     = 0;
   HostSemantics semantics          = HostSemantics::only_during_call;
   Device* device                   = nullptr;
-  Memory* memory                   = nullptr;              // null: the device's default
-  Layout* device_layout            = nullptr;              // null: the device's default
-  Event* done_with_host_buffer     = nullptr;              // out
-  Buffer* buffer                   = nullptr;              // out
+  Memory* memory                   = nullptr;  // null: the device's default
+  Layout* device_layout            = nullptr;  // null: the device's default
+  Event* done_with_host_buffer     = nullptr;  // out
+  Buffer* buffer                   = nullptr;  // out
 };
 static_assert(offsetof(BufferFromHost, buffer) + 8 == BufferFromHost::call.bytes);
 
@@ -83,10 +83,10 @@ struct BufferToHost {
   std::size_t struct_size = call.bytes;
   void* extension         = nullptr;
   Buffer* source          = nullptr;
-  Layout* host_layout     = nullptr;                       // null: that of the device, which need not be row-major
+  Layout* host_layout     = nullptr;  // null: that of the device, which need not be row-major
   void* to                = nullptr;
   std::size_t bytes       = 0;
-  Event* event            = nullptr;                       // out: when the bytes are there
+  Event* event            = nullptr;  // out: when the bytes are there
 };
 static_assert(offsetof(BufferToHost, event) + 8 == BufferToHost::call.bytes);
 
@@ -95,41 +95,41 @@ using BufferDims = ListOf<60, "PJRT_Buffer_Dimensions", Buffer, std::int64_t>;
 
 /// PJRT_ExecuteOptions: everything in it is left at zero.
 struct ExecuteOptions {
-  static constexpr std::size_t bytes           = 144;
-  std::size_t struct_size                      = bytes;
-  void* extension                              = nullptr;
-  void* send_callbacks                         = nullptr;
-  void* receive_callbacks                      = nullptr;
-  std::size_t num_send_ops                     = 0;
-  std::size_t num_receive_ops                  = 0;
-  int launch_id                                = 0;
-  std::int64_t const* not_donatable            = nullptr;  // argument indices
-  std::size_t num_not_donatable                = 0;
-  void* context                                = nullptr;
-  char const* call_location                    = nullptr;
-  std::size_t num_tasks                        = 0;
-  int* task_ids                                = nullptr;
-  std::int64_t* incarnation_ids                = nullptr;
-  void* multi_slice_config                     = nullptr;  // from here on: newer than 0.90
-  bool major_to_minor_callbacks                = false;
-  void* output_callbacks                       = nullptr;
-  std::size_t num_output_callbacks             = 0;
+  static constexpr std::size_t bytes = 144;
+  std::size_t struct_size            = bytes;
+  void* extension                    = nullptr;
+  void* send_callbacks               = nullptr;
+  void* receive_callbacks            = nullptr;
+  std::size_t num_send_ops           = 0;
+  std::size_t num_receive_ops        = 0;
+  int launch_id                      = 0;
+  std::int64_t const* not_donatable  = nullptr;  // argument indices
+  std::size_t num_not_donatable      = 0;
+  void* context                      = nullptr;
+  char const* call_location          = nullptr;
+  std::size_t num_tasks              = 0;
+  int* task_ids                      = nullptr;
+  std::int64_t* incarnation_ids      = nullptr;
+  void* multi_slice_config           = nullptr;  // from here on: newer than 0.90
+  bool major_to_minor_callbacks      = false;
+  void* output_callbacks             = nullptr;
+  std::size_t num_output_callbacks   = 0;
 };
 static_assert(offsetof(ExecuteOptions, num_output_callbacks) + 8 == ExecuteOptions::bytes);
 
 /// PJRT_LoadedExecutable_Execute: one call that starts all replicas of this process.
 struct Execute {
   static constexpr Call call{55, 80, "PJRT_LoadedExecutable_Execute"};
-  std::size_t struct_size           = call.bytes;
-  void* extension                   = nullptr;
-  LoadedExecutable* executable      = nullptr;
-  ExecuteOptions* options           = nullptr;
-  Buffer* const* const* arguments   = nullptr;             // [device][argument]
-  std::size_t num_devices           = 0;
-  std::size_t num_arguments         = 0;
-  Buffer** const* results           = nullptr;             // [device][result], written
-  Event** complete                  = nullptr;             // [device], written; null: none are wanted
-  Device* device                    = nullptr;             // null: those of the compilation
+  std::size_t struct_size         = call.bytes;
+  void* extension                 = nullptr;
+  LoadedExecutable* executable    = nullptr;
+  ExecuteOptions* options         = nullptr;
+  Buffer* const* const* arguments = nullptr;  // [device][argument]
+  std::size_t num_devices         = 0;
+  std::size_t num_arguments       = 0;
+  Buffer** const* results         = nullptr;  // [device][result], written
+  Event** complete                = nullptr;  // [device], written; null: none are wanted
+  Device* device                  = nullptr;  // null: those of the compilation
 };
 static_assert(offsetof(Execute, device) + 8 == Execute::call.bytes);
 
@@ -139,7 +139,7 @@ struct OptimizedProgram {
   std::size_t struct_size = call.bytes;
   void* extension         = nullptr;
   Executable* executable  = nullptr;
-  Program* program        = nullptr;                       // code null: asks for its size
+  Program* program        = nullptr;  // code null: asks for its size
 };
 static_assert(offsetof(OptimizedProgram, program) + 8 == OptimizedProgram::call.bytes);
 
@@ -150,8 +150,8 @@ struct OutputDims {
   void* extension              = nullptr;
   Executable* executable       = nullptr;
   std::size_t num_outputs      = 0;
-  std::int64_t const* dims     = nullptr;                  // of all outputs, one after another
-  std::size_t const* dim_sizes = nullptr;                  // number of dimensions of each output
+  std::int64_t const* dims     = nullptr;  // of all outputs, one after another
+  std::size_t const* dim_sizes = nullptr;  // number of dimensions of each output
 };
 static_assert(offsetof(OutputDims, dim_sizes) + 8 == OutputDims::call.bytes);
 
@@ -173,7 +173,7 @@ struct MemoryStats {
   std::int64_t host_temporary         = 0;
   std::int64_t peak                   = 0;
   std::int64_t total                  = 0;
-  std::int64_t total_allocation       = 0;                 // from here on: newer than 0.90
+  std::int64_t total_allocation       = 0;  // from here on: newer than 0.90
   std::int64_t indefinite_allocations = 0;
   std::int64_t peak_unpadded_heap     = 0;
 };
@@ -188,7 +188,7 @@ struct TopologyCreate {
   std::size_t name_size     = 0;
   NamedValue const* options = nullptr;
   std::size_t num_options   = 0;
-  Topology* topology        = nullptr;                     // out
+  Topology* topology        = nullptr;  // out
 };
 static_assert(offsetof(TopologyCreate, topology) + 8 == TopologyCreate::call.bytes);
 
@@ -201,8 +201,8 @@ struct Compile {
   Program const* program   = nullptr;
   char const* options      = nullptr;
   std::size_t options_size = 0;
-  Client* client           = nullptr;                      // null: none
-  Executable* executable   = nullptr;                      // out
+  Client* client           = nullptr;  // null: none
+  Executable* executable   = nullptr;  // out
 };
 static_assert(offsetof(Compile, executable) + 8 == Compile::call.bytes);
 

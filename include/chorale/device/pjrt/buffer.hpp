@@ -76,8 +76,8 @@ class Buffer {
   Buffer(std::shared_ptr<detail::Connection> connection, api::Buffer* buffer, Shape const& shape, int device)
       : connection_{std::move(connection)}, buffer_{buffer}, shape_{shape}, device_{device} {}
   Buffer(Buffer&& other) noexcept
-      : connection_{std::move(other.connection_)}, buffer_{std::exchange(other.buffer_, nullptr)},
-        shape_{other.shape_}, device_{other.device_}, donated_{other.donated_} {}
+      : connection_{std::move(other.connection_)}, buffer_{std::exchange(other.buffer_, nullptr)}, shape_{other.shape_},
+        device_{other.device_}, donated_{other.donated_} {}
   Buffer& operator=(Buffer&& other) noexcept {
     if (this == &other) return *this;
     reset();
@@ -91,8 +91,8 @@ class Buffer {
   ~Buffer() { reset(); }
 
   Shape const& shape() const { return shape_; }
-  int          device() const { return device_; }                          // its id
-  bool         donated() const { return donated_; }
+  int device() const { return device_; }  // its id
+  bool donated() const { return donated_; }
   explicit operator bool() const { return buffer_ != nullptr && !donated_; }
 
   /// Copies the elements to the host, row-major, after the work that computes them.
@@ -107,11 +107,11 @@ class Buffer {
     expect_usable("read");
     CHORALE_EXPECTS(bytes == shape_.bytes(), sentence("a buffer of tensor<{}> has {} bytes, and {} are to be read",
                                                       shape_.text(), shape_.bytes(), bytes));
-    auto order       = std::array<std::int64_t, Dims::most>{};             // row-major: the last dimension is fastest
-    auto const rank  = shape_.dims.size();
+    auto order      = std::array<std::int64_t, Dims::most>{};  // row-major: the last dimension is fastest
+    auto const rank = shape_.dims.size();
     for (std::size_t i = 0; i < rank; ++i) order[i] = static_cast<std::int64_t>(rank - 1 - i);
-    auto layout      = api::Layout{.tiled = {.minor_to_major = order.data(), .minor_to_major_size = rank}};
-    auto copy        = api::BufferToHost{.source = buffer_, .host_layout = &layout, .to = to, .bytes = bytes};
+    auto layout = api::Layout{.tiled = {.minor_to_major = order.data(), .minor_to_major_size = rank}};
+    auto copy   = api::BufferToHost{.source = buffer_, .host_layout = &layout, .to = to, .bytes = bytes};
     connection_->plugin().call(copy);
     return Event{connection_, copy.event};
   }
@@ -136,7 +136,7 @@ class Buffer {
 
   api::Buffer* handle() const { return buffer_; }
   std::shared_ptr<detail::Connection> const& connection() const { return connection_; }
-  void mark_donated() { donated_ = true; }                                 // by Executable::run
+  void mark_donated() { donated_ = true; }  // by Executable::run
 
  private:
   void reset() noexcept {

@@ -39,7 +39,7 @@ class Client {
       : connection_{std::make_shared<detail::Connection>(plugin, options, std::move(store))} {}
 
   Plugin const& plugin() const { return connection_->plugin(); }
-  std::string platform() const { return text<api::PlatformName>(); }       // "cpu", "tpu", "cuda"
+  std::string platform() const { return text<api::PlatformName>(); }  // "cpu", "tpu", "cuda"
   std::string version() const { return text<api::PlatformVersion>(); }
 
   /// Number of this process among those of the job.
@@ -49,8 +49,8 @@ class Client {
     return record.value;
   }
 
-  std::vector<DeviceInfo> const& devices() const { return connection_->own_devices(); }      // of this process
-  std::vector<DeviceInfo> const& all_devices() const { return connection_->devices(); }      // of all processes
+  std::vector<DeviceInfo> const& devices() const { return connection_->own_devices(); }  // of this process
+  std::vector<DeviceInfo> const& all_devices() const { return connection_->devices(); }  // of all processes
 
   /// Copies an array to a device. The host's memory may change when this returns.
   ///
@@ -92,9 +92,9 @@ class Client {
     CHORALE_EXPECTS(devices.size() == static_cast<std::size_t>(replicas),
                     sentence("{} replicas need as many devices, and {} are named", replicas, devices.size()));
     for (int const id : devices) {
-      CHORALE_EXPECTS(std::ranges::count(all, id, &DeviceInfo::id) == 1,
-                      sentence("there is no device {} among the {} of the PJRT plug-in {}", id, all.size(),
-                               plugin().path()));
+      CHORALE_EXPECTS(
+          std::ranges::count(all, id, &DeviceInfo::id) == 1,
+          sentence("there is no device {} among the {} of the PJRT plug-in {}", id, all.size(), plugin().path()));
       CHORALE_EXPECTS(std::ranges::count(devices, id) == 1, sentence("device {} is named for two replicas", id));
     }
     connection_->free_programs();
@@ -102,11 +102,13 @@ class Client {
     if (in_text) expect_same(*in_text, signature);
     auto const options = detail::compile_options(replicas, devices);
     auto const program = detail::program_of(text);
-    auto record        = api::ClientCompile{.client = connection_->handle(), .program = &program,
-                                            .options = options.data(), .options_size = options.size()};
+    auto record        = api::ClientCompile{.client       = connection_->handle(),
+                                            .program      = &program,
+                                            .options      = options.data(),
+                                            .options_size = options.size()};
     if (auto* const error = plugin().try_call(record)) detail::fail_compile(plugin(), error, text);
     auto executable = Executable{connection_, record.executable, std::move(signature)};
-    if (!in_text) static_cast<void>(signature_of(text));                   // throws: nobody could check the arguments
+    if (!in_text) static_cast<void>(signature_of(text));  // throws: nobody could check the arguments
     return executable;
   }
 
@@ -120,11 +122,10 @@ class Client {
   /// throws  PluginError when one of them failed
   void synchronize() const { connection_->synchronize(); }
 
-  friend bool operator==(Client const&, Client const&) = default;          // the same client
+  friend bool operator==(Client const&, Client const&) = default;  // the same client
 
  private:
-  template <class Record>
-  std::string text() const {
+  template <class Record> std::string text() const {
     auto record = Record{.handle = connection_->handle()};
     plugin().call(record);
     return {record.text, record.size};
@@ -134,9 +135,7 @@ class Client {
   static std::optional<Signature> read_signature(std::string const& text) {
     try {
       return signature_of(text);
-    } catch (BadArgument const&) {
-      return {};
-    }
+    } catch (BadArgument const&) { return {}; }
   }
 
   static void expect_same(Signature const& text, Signature const& given) {
@@ -145,30 +144,33 @@ class Client {
                                                               in_text.size(), what, said.size()));
       for (std::size_t i = 0; i < said.size(); ++i)
         CHORALE_EXPECTS(in_text[i] == said[i], sentence("{} {} is tensor<{}> in the text of a program, and tensor<{}> "
-                                                        "in its signature", what, i, in_text[i].text(),
-                                                        said[i].text()));
+                                                        "in its signature",
+                                                        what, i, in_text[i].text(), said[i].text()));
     };
     expect(text.arguments, given.arguments, "argument");
     expect(text.results, given.results, "result");
     for (std::size_t a = 0; a < given.arguments.size(); ++a) {
       auto const in_text = std::ranges::count(text.donated, a), said = std::ranges::count(given.donated, a);
-      CHORALE_EXPECTS(in_text == said, sentence("argument {} of a program {} in its text, and {} in its signature", a,
-                                                in_text > 0 ? "is donated" : "is not donated",
-                                                said > 0 ? "is donated" : "is not"));
+      CHORALE_EXPECTS(in_text == said,
+                      sentence("argument {} of a program {} in its text, and {} in its signature", a,
+                               in_text > 0 ? "is donated" : "is not donated", said > 0 ? "is donated" : "is not"));
     }
     for (auto const a : given.donated)
-      CHORALE_EXPECTS(a < given.arguments.size(), sentence("argument {} of a program is to be donated, of {}", a,
-                                                           given.arguments.size()));
+      CHORALE_EXPECTS(a < given.arguments.size(),
+                      sentence("argument {} of a program is to be donated, of {}", a, given.arguments.size()));
   }
 
   api::BufferFromHost start_put(void const* data, Shape const& shape, int device, api::HostSemantics semantics) const {
-    CHORALE_EXPECTS(bytes_of(shape.type) > 0, "a buffer cannot have elements of the type number " +
-                                                  std::to_string(static_cast<int>(shape.type)));
+    CHORALE_EXPECTS(bytes_of(shape.type) > 0,
+                    "a buffer cannot have elements of the type number " + std::to_string(static_cast<int>(shape.type)));
     CHORALE_EXPECTS(data != nullptr || shape.bytes() == 0, "a buffer of tensor<" + shape.text() + "> has no data");
-    auto record = api::BufferFromHost{.client = connection_->handle(), .data = data,
-                                      .type = static_cast<int>(shape.type), .dims = shape.dims.data(),
-                                      .num_dims = shape.dims.size(), .semantics = semantics,
-                                      .device = connection_->device(device)};
+    auto record = api::BufferFromHost{.client    = connection_->handle(),
+                                      .data      = data,
+                                      .type      = static_cast<int>(shape.type),
+                                      .dims      = shape.dims.data(),
+                                      .num_dims  = shape.dims.size(),
+                                      .semantics = semantics,
+                                      .device    = connection_->device(device)};
     plugin().call(record);
     return record;
   }

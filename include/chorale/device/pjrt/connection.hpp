@@ -21,10 +21,10 @@ namespace chorale::pjrt {
 
 /// A device of a client, or of a topology that need not be there.
 struct DeviceInfo {
-  int id;                                                                  // among all processes of the job
-  int process;                                                             // that can use it
-  std::string kind;                                                        // "cpu", "TPU v5 lite"
-  std::string description;                                                 // the plug-in's, for messages
+  int id;                   // among all processes of the job
+  int process;              // that can use it
+  std::string kind;         // "cpu", "TPU v5 lite"
+  std::string description;  // the plug-in's, for messages
 };
 
 /// An option of a client: a name, and a value of the type that the plug-in expects, such as {"cpu_device_count", 8}.
@@ -114,9 +114,9 @@ class Connection {
   Connection& operator=(Connection const&) = delete;
 
   Plugin const& plugin() const { return plugin_; }
-  api::Client*  handle() const { return handle_; }
-  std::vector<DeviceInfo> const& devices() const { return devices_; }      // of all processes
-  std::vector<DeviceInfo> const& own_devices() const { return own_; }      // of this process
+  api::Client* handle() const { return handle_; }
+  std::vector<DeviceInfo> const& devices() const { return devices_; }  // of all processes
+  std::vector<DeviceInfo> const& own_devices() const { return own_; }  // of this process
 
   /// throws  BadArgument when this process has no device of that id
   api::Device* device(int id) const {
@@ -195,7 +195,7 @@ class Connection {
   struct Work {
     api::Event* event = nullptr;
     Work* next_free   = nullptr;
-    std::atomic<Connection*> connection{nullptr};          // written last, read first: by a thread of the plug-in
+    std::atomic<Connection*> connection{nullptr};  // written last, read first: by a thread of the plug-in
   };
 
   void read_devices() {
@@ -231,7 +231,7 @@ class Connection {
     ++running_;
     auto* work = free_;
     if (work != nullptr) free_ = work->next_free;
-    else work = &works_.emplace_back();                    // only when more works than ever before are running
+    else work = &works_.emplace_back();  // only when more works than ever before are running
     work->event = event;
     work->connection.store(this, std::memory_order_release);
     return work;
@@ -239,14 +239,14 @@ class Connection {
 
   /// Called by the plug-in, on any thread, when work has ended.
   static void ended(api::Error* error, void* user) noexcept {
-    auto* const work       = static_cast<Work*>(user);
-    auto& self             = *work->connection.load(std::memory_order_acquire);
-    auto destroy           = api::EventDestroy{.handle = work->event};
-    auto const plugin      = self.plugin_;
-    auto said              = std::optional<std::pair<int, std::string>>{};
+    auto* const work  = static_cast<Work*>(user);
+    auto& self        = *work->connection.load(std::memory_order_acquire);
+    auto destroy      = api::EventDestroy{.handle = work->event};
+    auto const plugin = self.plugin_;
+    auto said         = std::optional<std::pair<int, std::string>>{};
     if (error != nullptr) said = plugin.take(error);
     plugin.drop(plugin.try_call(destroy));
-    auto const lock = std::lock_guard{self.mutex_};        // held to the end: the last one lets the destructor go on
+    auto const lock = std::lock_guard{self.mutex_};  // held to the end: the last one lets the destructor go on
     if (said && !self.failed_) self.failed_ = std::move(said);
     work->next_free = self.free_;
     self.free_      = work;
@@ -269,8 +269,8 @@ class Connection {
   std::condition_variable some_ended_;
   std::deque<Work> works_;
   std::vector<api::LoadedExecutable*> retired_;
-  Work* free_    = nullptr;
-  int running_   = 0;
+  Work* free_  = nullptr;
+  int running_ = 0;
   std::optional<std::pair<int, std::string>> failed_;
 };
 

@@ -17,9 +17,10 @@ namespace chorale::pjrt {
 /// Name of an error code of PJRT: those of gRPC.
 constexpr std::string_view code_name(int code) {
   constexpr auto names = std::array<std::string_view, 17>{
-      "ok", "cancelled", "unknown", "invalid argument", "deadline exceeded", "not found", "already exists",
-      "permission denied", "resource exhausted", "failed precondition", "aborted", "out of range", "unimplemented",
-      "internal", "unavailable", "data loss", "unauthenticated"};
+      "ok",        "cancelled",      "unknown",           "invalid argument",   "deadline exceeded",
+      "not found", "already exists", "permission denied", "resource exhausted", "failed precondition",
+      "aborted",   "out of range",   "unimplemented",     "internal",           "unavailable",
+      "data loss", "unauthenticated"};
   return code >= 0 && code < static_cast<int>(names.size()) ? names[static_cast<std::size_t>(code)] : "no known code";
 }
 
@@ -29,8 +30,8 @@ class PluginError : public Error {
   PluginError(int code, std::string said, std::string const& what_and_where, std::string const& what_to_try = {})
       : Error{what_and_where, what_to_try}, code_{code}, said_{std::move(said)} {}
 
-  int                code() const noexcept { return code_; }               // code_name() has its name
-  std::string const& said() const noexcept { return said_; }               // the plug-in's own words
+  int code() const noexcept { return code_; }                 // code_name() has its name
+  std::string const& said() const noexcept { return said_; }  // the plug-in's own words
 
  private:
   int code_;
@@ -44,7 +45,7 @@ class CompileError : public PluginError {
                std::string const& what_to_try = {})
       : PluginError{code, std::move(said), what_and_where, what_to_try}, line_{line}, column_{column} {}
 
-  int line() const noexcept { return line_; }                              // of the text, from 1; 0: none was named
+  int line() const noexcept { return line_; }  // of the text, from 1; 0: none was named
   int column() const noexcept { return column_; }
 
  private:
@@ -55,9 +56,9 @@ namespace detail {
 
 /// Where a plug-in found a fault in a text: "-:3:26: error: expected ','".
 struct TextPosition {
-  int line   = 0;                                                          // from 1; 0: it names none
+  int line   = 0;  // from 1; 0: it names none
   int column = 0;
-  std::string fault{};                                                     // the rest of that line
+  std::string fault{};  // the rest of that line
 };
 
 /// The first position that a plug-in names in what it said.
@@ -104,8 +105,7 @@ inline std::string what_to_try(std::string_view said) {
            "without one, a plug-in for CPUs, or compile_for(), which needs no TPU.";
   if (says("No visible GPU devices"))
     return "a machine with an NVIDIA GPU and its driver, CUDA_VISIBLE_DEVICES that names one, or a plug-in for CPUs.";
-  if (says("ut of memory"))
-    return "a smaller batch or model, or more devices.";
+  if (says("ut of memory")) return "a smaller batch or model, or more devices.";
   if (says("already in use"))
     return "one process for each host of TPUs: another one has the device, or left its lock file.";
   return {};

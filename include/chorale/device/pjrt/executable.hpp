@@ -59,8 +59,8 @@ class Executable {
     if (handle_ != nullptr) connection_->retire(handle_);
   }
 
-  Signature const&        signature() const { return signature_; }
-  std::vector<int> const& devices() const { return devices_; }             // ids, in the order of run()'s lists
+  Signature const& signature() const { return signature_; }
+  std::vector<int> const& devices() const { return devices_; }  // ids, in the order of run()'s lists
 
   /// What can be asked about the program: memory, code size, the compiler's text.
   CompiledProgram program() const { return program_of(plugin(), handle_); }
@@ -81,9 +81,13 @@ class Executable {
     auto const order = connection_->starting();
     connection_->wait_for_room(devices_.size());
     auto options = api::ExecuteOptions{};
-    auto execute = api::Execute{.executable = handle_, .options = &options, .arguments = argument_lists_.data(),
-                                .num_devices = devices_.size(), .num_arguments = signature_.arguments.size(),
-                                .results = result_lists_.data(), .complete = complete_.data()};
+    auto execute = api::Execute{.executable    = handle_,
+                                .options       = &options,
+                                .arguments     = argument_lists_.data(),
+                                .num_devices   = devices_.size(),
+                                .num_arguments = signature_.arguments.size(),
+                                .results       = result_lists_.data(),
+                                .complete      = complete_.data()};
     if (auto* const error = plugin().try_call(execute)) {
       mark_donated(arguments, After::failure);
       plugin().fail(error, "starting a program");
@@ -108,8 +112,8 @@ class Executable {
   /// Throws BadArgument unless the program gives what its signature says.
   void expect_results() const {
     auto const has = program_of(plugin(), handle_).results();
-    CHORALE_EXPECTS(has.size() == signature_.results.size(), sentence("a program has {} results, and its signature {}",
-                                                                      has.size(), signature_.results.size()));
+    CHORALE_EXPECTS(has.size() == signature_.results.size(),
+                    sentence("a program has {} results, and its signature {}", has.size(), signature_.results.size()));
     for (std::size_t r = 0; r < has.size(); ++r)
       CHORALE_EXPECTS(has[r] == signature_.results[r],
                       sentence("result {} of a program is tensor<{}>, and its signature says tensor<{}>", r,
@@ -130,10 +134,11 @@ class Executable {
         CHORALE_EXPECTS(buffer != nullptr, sentence("argument {} on device {} is null", a, devices_[d]));
         buffer->expect_usable("used as an argument");
         CHORALE_EXPECTS(buffer->connection() == connection_, sentence("argument {} on device {} belongs to another "
-                                                                      "client", a, devices_[d]));
-        CHORALE_EXPECTS(buffer->device() == devices_[d], sentence("argument {} for device {} is on device {}", a,
-                                                                  devices_[d], buffer->device()));
-        if (!(buffer->shape() == shape))                   // the plug-in takes any buffer of as many bytes
+                                                                      "client",
+                                                                      a, devices_[d]));
+        CHORALE_EXPECTS(buffer->device() == devices_[d],
+                        sentence("argument {} for device {} is on device {}", a, devices_[d], buffer->device()));
+        if (!(buffer->shape() == shape))  // the plug-in takes any buffer of as many bytes
           throw BadArgument{sentence("argument {} on device {} is tensor<{}>, and the program takes tensor<{}>.", a,
                                      devices_[d], buffer->shape().text(), shape.text()),
                             "Client::put with the shape that the program was compiled for."};
@@ -157,7 +162,7 @@ class Executable {
     auto const count = signature_.results.size();
     auto fits        = results.size() == devices_.size();
     for (auto const& list : results) fits = fits && list.size() == count;
-    auto fresh = std::vector<std::vector<Buffer>>{};       // arguments may lie in results: they stay where they are
+    auto fresh = std::vector<std::vector<Buffer>>{};  // arguments may lie in results: they stay where they are
     if (!fits) {
       fresh.resize(devices_.size());
       for (auto& list : fresh) list.resize(count);
@@ -172,8 +177,8 @@ class Executable {
   std::shared_ptr<detail::Connection> connection_;
   api::LoadedExecutable* handle_;
   Signature signature_;
-  std::vector<int> devices_;                               // ids
-  std::vector<api::Buffer*> arguments_, results_;          // [device * count + i]: where Execute reads and writes
+  std::vector<int> devices_;                       // ids
+  std::vector<api::Buffer*> arguments_, results_;  // [device * count + i]: where Execute reads and writes
   std::vector<api::Buffer* const*> argument_lists_;
   std::vector<api::Buffer**> result_lists_;
   std::vector<api::Event*> complete_;

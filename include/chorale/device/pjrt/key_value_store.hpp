@@ -34,8 +34,7 @@ inline api::Error* error_of(api::MakeError* make, int code, std::string_view tex
 }
 
 /// Answers a plug-in's question for a key with what a function of the store returns; no exception leaves it.
-template <class Record, class Get>
-api::Error* answer(Record* question, Get const& get) noexcept {
+template <class Record, class Get> api::Error* answer(Record* question, Get const& get) noexcept {
   constexpr int not_found = 5, internal = 13;
   try {
     auto const key   = std::string_view{question->key, question->key_size};
@@ -46,9 +45,7 @@ api::Error* answer(Record* question, Get const& get) noexcept {
     question->deleter    = [](char* text) { delete[] text; };
     std::copy(value->begin(), value->end(), question->value);
     return nullptr;
-  } catch (std::exception const& error) {
-    return error_of(question->make_error, internal, error.what());
-  } catch (...) {
+  } catch (std::exception const& error) { return error_of(question->make_error, internal, error.what()); } catch (...) {
     return error_of(question->make_error, internal, "the key-value store failed");
   }
 }
@@ -56,7 +53,7 @@ api::Error* answer(Record* question, Get const& get) noexcept {
 /// Tells a record for Client's creation which store to call. The store has to stay where it is.
 inline void connect(api::ClientCreate& create, KeyValueStore& store) {
   create.get_user = create.put_user = create.try_get_user = &store;
-  create.get     = [](api::KeyValueGet* asked) {
+  create.get                                              = [](api::KeyValueGet* asked) {
     return answer(asked, [&](std::string_view key) {
       return static_cast<KeyValueStore*>(asked->user)->get(key, std::chrono::milliseconds{asked->timeout_in_ms});
     });
@@ -64,14 +61,12 @@ inline void connect(api::ClientCreate& create, KeyValueStore& store) {
   create.try_get = [](api::KeyValueTryGet* asked) {
     return answer(asked, [&](std::string_view key) { return static_cast<KeyValueStore*>(asked->user)->try_get(key); });
   };
-  create.put     = [](api::KeyValuePut* given) -> api::Error* {
+  create.put = [](api::KeyValuePut* given) -> api::Error* {
     constexpr int internal = 13;
     try {
       static_cast<KeyValueStore*>(given->user)->put({given->key, given->key_size}, {given->value, given->value_size});
       return nullptr;
-    } catch (std::exception const& error) {
-      return error_of(given->make_error, internal, error.what());
-    } catch (...) {
+    } catch (std::exception const& error) { return error_of(given->make_error, internal, error.what()); } catch (...) {
       return error_of(given->make_error, internal, "the key-value store failed");
     }
   };

@@ -90,25 +90,23 @@ class Plugin {
   ///
   /// throws  PluginError with what the plug-in said, OutOfMemory when a device has none left; Error when the plug-in's
   ///         version does not have the function
-  template <class Record>
-  void call(Record& record) const {
+  template <class Record> void call(Record& record) const {
     if (auto* const error = try_call(record)) fail(error, Record::call.name);
   }
 
   /// Calls a function of the plug-in, and returns its error, which the caller has to pass to take() or fail().
-  template <class Record>
-  api::Error* try_call(Record& record) const {
+  template <class Record> api::Error* try_call(Record& record) const {
     return function<api::Error* (*)(Record*)>(Record::call)(&record);
   }
 
   /// Code and text of an error, which it frees.
   std::pair<int, std::string> take(api::Error* error) const {
-    auto message   = api::ErrorMessage{.handle = error};
-    auto code      = api::ErrorCode{.handle = error};
-    auto destroy   = api::ErrorDestroy{.handle = error};
+    auto message = api::ErrorMessage{.handle = error};
+    auto code    = api::ErrorCode{.handle = error};
+    auto destroy = api::ErrorDestroy{.handle = error};
     function<void (*)(api::ErrorMessage*)>(api::ErrorMessage::call)(&message);
-    auto said      = std::string{message.text, message.size};
-    auto* const e  = function<api::Error* (*)(api::ErrorCode*)>(api::ErrorCode::call)(&code);
+    auto said     = std::string{message.text, message.size};
+    auto* const e = function<api::Error* (*)(api::ErrorCode*)>(api::ErrorCode::call)(&code);
     function<void (*)(api::ErrorDestroy*)>(api::ErrorDestroy::call)(&destroy);
     if (e != nullptr) drop(e);
     return {code.value, std::move(said)};
@@ -118,8 +116,8 @@ class Plugin {
   [[noreturn]] void fail(api::Error* error, std::string_view what) const {
     constexpr int resource_exhausted = 8;
     auto const [code, said]          = take(error);
-    auto const line = sentence("{} of the PJRT plug-in {} failed: {} (code {}, {}).", what, path(),
-                               detail::first_line(said), code, code_name(code));
+    auto const line                  = sentence("{} of the PJRT plug-in {} failed: {} (code {}, {}).", what, path(),
+                                                detail::first_line(said), code, code_name(code));
     if (code == resource_exhausted && what != api::ClientCreate::call.name)
       throw OutOfMemory{line, "a smaller batch or model, or more devices."};
     throw PluginError{code, said, line, detail::what_to_try(said)};
@@ -147,23 +145,21 @@ class Plugin {
     std::map<api::Table const*, std::unique_ptr<Loaded const>> by_table;
   };
   static Opened& opened() {
-    static auto& all = *new Opened;                        // never freed: code of plug-ins may run at exit
+    static auto& all = *new Opened;  // never freed: code of plug-ins may run at exit
     return all;
   }
 
   explicit Plugin(Loaded const* loaded) : loaded_{loaded} {}
 
   /// The function of a call, if the plug-in's table is long enough to have it.
-  template <class Function>
-  Function function(api::Call const& call) const {
+  template <class Function> Function function(api::Call const& call) const {
     if (auto const f = find<Function>(loaded_->table, call)) return f;
     throw Error{sentence("the PJRT plug-in {} of version 0.{} has no {}.", path(), minor_version(), call.name),
                 "a newer release of the plug-in."};
   }
 
   /// The function of a call in a table, or null if the table is too short or has none.
-  template <class Function>
-  static Function find(api::Table const* table, api::Call const& call) {
+  template <class Function> static Function find(api::Table const* table, api::Call const& call) {
     auto const offset = sizeof(api::Table) + call.slot * sizeof(Function);
     auto f            = Function{};
     if (offset + sizeof f <= table->struct_size)
@@ -175,12 +171,12 @@ class Plugin {
     if (path.find('/') != path.npos && !std::filesystem::exists(path))
       throw BadArgument{"there is no file " + in_quotes(path) + " to open as a PJRT plug-in.",
                         "the path of a plug-in's .so in CHORALE_PJRT_PLUGIN."};
-    auto* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);     // local: its LLVM must not meet another
+    auto* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // local: its LLVM must not meet another
     if (library == nullptr) {
       auto const* said = dlerror();
-      throw BadArgument{"cannot open the PJRT plug-in " + path + ": " + printable(said ? said : "no reason given") +
-                            ".",
-                        "a plug-in for this system and processor, with the libraries that it names."};
+      throw BadArgument{
+          "cannot open the PJRT plug-in " + path + ": " + printable(said ? said : "no reason given") + ".",
+          "a plug-in for this system and processor, with the libraries that it names."};
     }
     auto* const symbol = dlsym(library, "GetPjrtApi");
     if (symbol == nullptr)
@@ -190,11 +186,11 @@ class Plugin {
   }
 
   static std::unique_ptr<Loaded const> start(api::Table const* table, std::string const& path) {
-    auto loaded        = std::make_unique<Loaded>(Loaded{path, expect_usable(table, path)});
-    auto const plugin  = Plugin{loaded.get()};
-    auto initialize    = api::PluginInitialize{};
+    auto loaded       = std::make_unique<Loaded>(Loaded{path, expect_usable(table, path)});
+    auto const plugin = Plugin{loaded.get()};
+    auto initialize   = api::PluginInitialize{};
     plugin.call(initialize);
-    auto attributes    = api::PluginAttributes{};
+    auto attributes = api::PluginAttributes{};
     plugin.call(attributes);
     for (std::size_t i = 0; i < attributes.size; ++i) {
       auto const& at = attributes.attributes[i];
@@ -220,7 +216,7 @@ class Plugin {
     for (auto const& needed : {api::ErrorDestroy::call, api::ErrorMessage::call, api::EventDestroy::call,
                                api::EventAwait::call, api::ClientDestroy::call, api::LoadedDestroy::call,
                                api::ProgramDestroy::call, api::BufferDestroy::call, api::TopologyDestroy::call})
-      if (find<void (*)()>(table, needed) == nullptr)      // destructors call them, and cannot report that they fail
+      if (find<void (*)()>(table, needed) == nullptr)  // destructors call them, and cannot report that they fail
         throw other(sentence("its table of {} bytes has no {}", table->struct_size, needed.name));
     return table;
   }

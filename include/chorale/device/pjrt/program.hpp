@@ -22,14 +22,14 @@ namespace chorale::pjrt {
 /// Bytes that a compiled program needs on each device.
 struct MemoryUse {
   std::int64_t code, arguments, results;
-  std::int64_t aliased;                                                    // of the results: memory of arguments
+  std::int64_t aliased;  // of the results: memory of arguments
   std::int64_t temporary;
-  std::int64_t peak;                                                       // 0 where the plug-in does not tell
+  std::int64_t peak;  // 0 where the plug-in does not tell
 };
 
 /// The program as a plug-in's compiler left it.
 struct OptimizedText {
-  std::string format;                                                      // "hlo_with_config", "hlo", "mlir"
+  std::string format;  // "hlo_with_config", "hlo", "mlir"
   std::string bytes;
 };
 
@@ -42,11 +42,11 @@ namespace detail {
 /// source     XLA, compile_options.proto: executable_build_options is field 3, in it device_ordinal 1, num_replicas 4,
 ///            num_partitions 5 and device_assignment 9
 inline std::string compile_options(int replicas, std::span<int const> devices) {
-  auto const varint  = [](std::string& to, std::uint64_t value) {
+  auto const varint = [](std::string& to, std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) to += static_cast<char>((value & 0x7f) | 0x80);
     to += static_cast<char>(value);
   };
-  auto const number  = [&](std::string& to, int field, std::uint64_t value) {
+  auto const number = [&](std::string& to, int field, std::uint64_t value) {
     varint(to, static_cast<std::uint64_t>(field) << 3);
     varint(to, value);
   };
@@ -56,7 +56,7 @@ inline std::string compile_options(int replicas, std::span<int const> devices) {
     to += inner;
   };
   auto build = std::string{};
-  number(build, 1, ~std::uint64_t{0});                                     // device_ordinal -1: none in particular
+  number(build, 1, ~std::uint64_t{0});  // device_ordinal -1: none in particular
   number(build, 4, static_cast<std::uint64_t>(replicas));
   number(build, 5, 1);
   if (!devices.empty()) {
@@ -78,9 +78,13 @@ inline std::string compile_options(int replicas, std::span<int const> devices) {
   auto const [code, said] = plugin.take(error);
   auto const at           = position_in(said);
   if (at.line == 0)
-    throw CompileError{code, said, 0, 0,
+    throw CompileError{code,
+                       said,
+                       0,
+                       0,
                        sentence("the PJRT plug-in {} cannot compile the program: {} (code {}, {}).", plugin.path(),
-                                first_line(said), code, code_name(code)), what_to_try(said)};
+                                first_line(said), code, code_name(code)),
+                       what_to_try(said)};
   throw CompileError{code, said, at.line, at.column,
                      sentence("the PJRT plug-in {} cannot compile the program, line {}, column {}: {}, in `{}`.",
                               plugin.path(), at.line, at.column, at.fault, line_of(text, at.line, at.column))};
@@ -112,7 +116,7 @@ class CompiledProgram {
     plugin_.drop(plugin_.try_call(record));
   }
 
-  int          replicas() const { return static_cast<int>(ask<api::ProgramReplicas>().value); }
+  int replicas() const { return static_cast<int>(ask<api::ProgramReplicas>().value); }
   std::int64_t code_bytes() const { return ask<api::ProgramCodeSize>().value; }
 
   /// Shapes of the results, as the plug-in has them.
@@ -121,7 +125,7 @@ class CompiledProgram {
     auto dims        = api::OutputDims{.executable = handle_};
     plugin_.call(dims);
     CHORALE_ENSURES(types.size == dims.num_outputs, "a plug-in gives as many types as shapes of results");
-    auto shapes = std::vector<Shape>{};
+    auto shapes      = std::vector<Shape>{};
     auto const* next = dims.dims;
     for (std::size_t i = 0; i < types.size; next += dims.dim_sizes[i++])
       shapes.push_back({static_cast<ElementType>(types.values[i]), Dims{std::span{next, dims.dim_sizes[i]}}});
@@ -139,7 +143,7 @@ class CompiledProgram {
   OptimizedText optimized() const {
     auto program = api::Program{};
     auto record  = api::OptimizedProgram{.executable = handle_, .program = &program};
-    plugin_.call(record);                                                  // says the size
+    plugin_.call(record);  // says the size
     auto bytes   = std::string(program.code_size, '\0');
     program.code = bytes.data();
     plugin_.call(record);
@@ -149,8 +153,7 @@ class CompiledProgram {
   api::Executable* handle() const { return handle_; }
 
  private:
-  template <class Record>
-  Record ask() const {
+  template <class Record> Record ask() const {
     auto record = Record{.handle = handle_};
     plugin_.call(record);
     return record;

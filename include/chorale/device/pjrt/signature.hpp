@@ -122,9 +122,9 @@ class SignatureReader {
 
   [[noreturn]] void fail(std::string const& what) const {
     auto const from = std::min(at_, text_.size());
-    throw BadArgument{sentence("cannot read what a program takes and gives: {}, before {}.", what,
-                               in_quotes(text_.substr(from, 40))),
-                      "func.func public @main(%a: tensor<2x3xf32>) -> tensor<f32> {"};
+    throw BadArgument{
+        sentence("cannot read what a program takes and gives: {}, before {}.", what, in_quotes(text_.substr(from, 40))),
+        "func.func public @main(%a: tensor<2x3xf32>) -> tensor<f32> {"};
   }
 
   std::string_view text_;

@@ -51,15 +51,14 @@ class DeviceTopology {
     for (std::size_t i = 0; i < static_cast<std::size_t>(replicas); ++i) ids.push_back(devices_[i].id);
     auto const options = detail::compile_options(replicas, ids);
     auto const program = detail::program_of(text);
-    auto record        = api::Compile{.topology = handle_, .program = &program, .options = options.data(),
-                                      .options_size = options.size()};
+    auto record        = api::Compile{
+               .topology = handle_, .program = &program, .options = options.data(), .options_size = options.size()};
     if (auto* const error = plugin_.try_call(record)) detail::fail_compile(plugin_, error, text);
     return CompiledProgram{plugin_, record.executable};
   }
 
  private:
-  template <class Record>
-  std::string text() const {
+  template <class Record> std::string text() const {
     auto record = Record{.handle = handle_};
     plugin_.call(record);
     return {record.text, record.size};

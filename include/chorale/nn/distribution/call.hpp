@@ -21,8 +21,7 @@ namespace chorale::nn {
 namespace detail {
 
 /// Refuses what a rule refuses.
-template <distribution::Reason why>
-constexpr void check_rule() {
+template <distribution::Reason why> constexpr void check_rule() {
   using enum distribution::Reason;
   static_assert(why != not_linear,
                 "chorale: this layer is not linear, and what comes in is a part of a sum over an axis (P): put "
@@ -60,49 +59,46 @@ constexpr void check_rule() {
 }
 
 /// Refuses axes of one name with different numbers of ranks.
-template <class Axes>
-constexpr bool check_axes() {
-  static_assert(differ_in_name(Axes{}), "chorale: two axes of one name have different numbers of ranks. Give the axis "
-                                        "a name in C++, by using, and write that name everywhere");
+template <class Axes> constexpr bool check_axes() {
+  static_assert(differ_in_name(Axes{}),
+                "chorale: two axes of one name have different numbers of ranks. Give the axis "
+                "a name in C++, by using, and write that name everywhere");
   return differ_in_name(Axes{});
 }
 
 /// Refuses what a layer that is split over an axis does not take along it.
-template <bool is_taken>
-constexpr void check_stated() {
-  static_assert(is_taken, "chorale: this layer is split over an axis, and does not take what the ranks of the axis "
-                          "have of its input. Its function spread(...) says which of I, R, V, P and S it takes");
+template <bool is_taken> constexpr void check_stated() {
+  static_assert(is_taken,
+                "chorale: this layer is split over an axis, and does not take what the ranks of the axis "
+                "have of its input. Its function spread(...) says which of I, R, V, P and S it takes");
 }
 
-template <class L, class A>
-constexpr bool is_split_over() {
+template <class L, class A> constexpr bool is_split_over() {
   if constexpr (requires { typename L::axis; }) return std::is_same_v<typename L::axis, A>;
   else return false;
 }
 
 /// True if layer L says what it takes of parts that other layers give, see graph::Held.
-template <class L>
-inline constexpr bool knows_parts = requires { L::refuses(graph::Held{}); };
+template <class L> inline constexpr bool knows_parts = requires { L::refuses(graph::Held{}); };
 
 /// The parts of a value as the records of a trace have them: of vectors, and of the positions of sequences.
-template <class O, class... On>
-constexpr graph::Held parts_of_type(List<On...>) {
+template <class O, class... On> constexpr graph::Held parts_of_type(List<On...>) {
   auto held = graph::Held{};
-  ([&] {
-    if (On::is.kind != Distribution::Kind::sharded) return;
-    constexpr bool ids = !std::is_same_v<typename O::type, float>;
-    if (!ids && On::is.dim == O::rank - 1) held.columns = On::axis::name;
-    else if (On::is.dim == 0) held.positions = On::axis::name;
-  }(), ...);
+  (
+      [&] {
+        if (On::is.kind != Distribution::Kind::sharded) return;
+        constexpr bool ids = !std::is_same_v<typename O::type, float>;
+        if (!ids && On::is.dim == O::rank - 1) held.columns = On::axis::name;
+        else if (On::is.dim == 0) held.positions = On::axis::name;
+      }(),
+      ...);
   return held;
 }
-template <class O>
-inline constexpr graph::Held held_of = parts_of_type<OwnOf<O>>(typename SpreadParts<O>::axes{});
+template <class O> inline constexpr graph::Held held_of = parts_of_type<OwnOf<O>>(typename SpreadParts<O>::axes{});
 
 /// What a layer that is split, or one with variables, has against the parts of its inputs, in a sentence that names the
 /// layers that are split.
-template <class L, class... O>
-constexpr graph::Mistake mistake_of_parts() {
+template <class L, class... O> constexpr graph::Mistake mistake_of_parts() {
   constexpr bool has_variables = graph::DescribedCall<L, OwnOf<O>...>::variables().size() > 0;
   if (!has_variables && !knows_parts<L>) return graph::Mistake::none;
   using Made = decltype(graph::DescribedCall<L, OwnOf<O>...>::output());
@@ -115,17 +111,16 @@ constexpr graph::Mistake mistake_of_parts() {
 }
 
 /// The last dimensions of an input without that of positions, which is the first; ids are positions each.
-template <class L, bool each>
-constexpr int over_all_but_positions(bool ids, int rank) {
+template <class L, bool each> constexpr int over_all_but_positions(bool ids, int rank) {
   if (!each) return rank;
   return ids ? 0 : std::max(rank - 1, 1);
 }
-template <class First, class... O, class... Out>
-constexpr bool keeps_positions(List<Out...>) { return graph::keeps_positions<First, Out...>(); }
+template <class First, class... O, class... Out> constexpr bool keeps_positions(List<Out...>) {
+  return graph::keeps_positions<First, Out...>();
+}
 
 /// What layer L gives along axis A for inputs O, or why it gives nothing; nothing of both: the layer itself refuses.
-template <class L, class A, class... O>
-constexpr std::optional<distribution::Result> result_along() {
+template <class L, class A, class... O> constexpr std::optional<distribution::Result> result_along() {
   using distribution::Operation, distribution::Result;
   constexpr auto in    = std::array{along_axis<A, O>...};
   constexpr auto ranks = std::array{O::rank...};
@@ -134,25 +129,27 @@ constexpr std::optional<distribution::Result> result_along() {
     if constexpr (requires { L::spread(along_axis<A, O>...); }) {
       auto const stated = L::spread(along_axis<A, O>...);
       return stated ? std::optional{Result{*stated}} : std::nullopt;
-    } else {                                                               // it says nothing: I of I
+    } else {  // it says nothing: I of I
       return ((along_axis<A, O> == invariant) && ...) ? std::optional{Result{}} : std::nullopt;
     }
   } else if constexpr (graph::DescribedCall<L, OwnOf<O>...>::variables().size() > 0) {
-    constexpr bool each = graph::each_position<L> || knows_parts<L>;       // may be sharded along positions
+    constexpr bool each = graph::each_position<L> || knows_parts<L>;  // may be sharded along positions
     auto y              = Result{};
     for (std::size_t i = 0; i < in.size() && y.why == distribution::Reason::none; ++i)
       y = distribution::result_of(distribution::rules, Operation::trained,
                                   over_all_but_positions<L, each>(ids[i], ranks[i]), in[i], ranks[i]);
     return y;
   } else {
-    using Made = typename graph::OutputsOf<decltype(graph::DescribedCall<L, OwnOf<O>...>::output())>::type;
+    using Made            = typename graph::OutputsOf<decltype(graph::DescribedCall<L, OwnOf<O>...>::output())>::type;
     constexpr auto stated = spreads_as<L>;
     constexpr bool each   = graph::each_position<L> && keeps_positions<OwnOf<O>...>(Made{});
-    constexpr auto as     = SpreadsAs{
-        stated.operation, each ? std::min(stated.over, over_all_but_positions<L, true>(ids[0], ranks[0])) : stated.over};
+    constexpr auto as =
+        SpreadsAs{stated.operation,
+                  each ? std::min(stated.over, over_all_but_positions<L, true>(ids[0], ranks[0])) : stated.over};
     if (in.size() == 1) {
-      auto const unary = as.operation < Operation::add ? as.operation
-                         : as.operation == Operation::add ? Operation::linear : Operation::nonlinear;
+      auto const unary = as.operation < Operation::add    ? as.operation
+                         : as.operation == Operation::add ? Operation::linear
+                                                          : Operation::nonlinear;
       return distribution::result_of(distribution::rules, unary, as.over, in[0], ranks[0]);
     }
     auto y = Result{in[0]};
@@ -165,15 +162,13 @@ constexpr std::optional<distribution::Result> result_along() {
 }
 
 /// True if layer L takes what comes in along an axis.
-template <class L, class A, class... O>
-constexpr bool fits_along() {
+template <class L, class A, class... O> constexpr bool fits_along() {
   constexpr auto result = result_along<L, A, O...>();
   return result && result->why == distribution::Reason::none;
 }
 
 /// Reports the first mistake of layer L along the axes.
-template <class L, class... O, class First, class... A>
-constexpr void report_spread(List<O...>, List<First, A...>) {
+template <class L, class... O, class First, class... A> constexpr void report_spread(List<O...>, List<First, A...>) {
   if constexpr (fits_along<L, First, O...>()) {
     report_spread<L>(List<O...>{}, List<A...>{});
   } else {
@@ -187,8 +182,7 @@ constexpr void report_spread(List<O...>, List<First, A...>) {
 enum class Fits { yes, no, parts_no };
 
 /// Checks layer L along all axes.
-template <class L, class... O, class... A>
-constexpr Fits check_spread(List<O...>, List<A...>) {
+template <class L, class... O, class... A> constexpr Fits check_spread(List<O...>, List<A...>) {
   if constexpr (!check_axes<List<A...>>()) return Fits::no;
   else if constexpr ((fits_along<L, A, O...>() && ...)) return Fits::yes;
   else if constexpr (mistake_of_parts<L, O...>() != graph::Mistake::none) return Fits::parts_no;
@@ -199,21 +193,16 @@ constexpr Fits check_spread(List<O...>, List<A...>) {
 }
 
 /// A list of axes with that over which layer L is split.
-template <class L, class Axes>
-struct WithOwnAxis {
+template <class L, class Axes> struct WithOwnAxis {
   using type = Axes;
 };
-template <class L, class Axes>
-  requires requires { typename L::axis; }
-struct WithOwnAxis<L, Axes> {
+template <class L, class Axes> requires requires { typename L::axis; } struct WithOwnAxis<L, Axes> {
   using type = typename WithAxes<Axes, List<OnAxis<typename L::axis, invariant>>>::type;
 };
 
 /// The output Y of layer L as a type that says what ranks have of it.
-template <class L, class Y, class Inputs, class Axes>
-struct OutputSpread;
-template <class L, class Y, class... O>
-struct OutputSpread<L, Y, List<O...>, List<>> {
+template <class L, class Y, class Inputs, class Axes> struct OutputSpread;
+template <class L, class Y, class... O> struct OutputSpread<L, Y, List<O...>, List<>> {
   using type = Y;
 };
 template <class L, class Y, class... O, class First, class... A>
@@ -229,8 +218,7 @@ struct OutputSpread<L, Y, List<O...>, List<First, A...>> {
 namespace graph {
 
 // Declared in call.hpp: the call of a layer with values that are not I along all axes, or of one that is split.
-template <class D, class L, class... O>
-struct CallWithSpread {
+template <class D, class L, class... O> struct CallWithSpread {
   using Axes = typename nn::detail::WithOwnAxis<L, nn::detail::AxesOf<List<>, O...>>::type;
 
   static constexpr auto run(int& id, std::string_view name, Tensor<D, O>... x) {
@@ -245,12 +233,12 @@ struct CallWithSpread {
       if constexpr (fits == nn::detail::Fits::no) {
         trace.mistake = Mistake::refused;
         return Tensor<D, Refused>{&trace, 0};
-      } else if constexpr (fits == nn::detail::Fits::parts_no) {           // record() notes the mistake
+      } else if constexpr (fits == nn::detail::Fits::parts_no) {  // record() notes the mistake
         return record<D, L, nn::detail::OwnOf<O>...>(Made{}, trace, id, name, std::array{x.value...});
       } else {
-        constexpr bool typed = DescribedCall<L, nn::detail::OwnOf<O>...>::variables().size() == 0 &&
-                               !nn::detail::knows_parts<L>;
-        auto const forget    = [&](Held const& held, int value) {          // of what the types have checked
+        constexpr bool typed =
+            DescribedCall<L, nn::detail::OwnOf<O>...>::variables().size() == 0 && !nn::detail::knows_parts<L>;
+        auto const forget = [&](Held const& held, int value) {  // of what the types have checked
           if (typed) trace.values[at(value)].held = held;
         };
         (forget({}, x.value), ...);
@@ -262,14 +250,12 @@ struct CallWithSpread {
   }
 
  private:
-  template <class Y>
-  static constexpr auto wrapped(Tensor<D, Y> y) {
+  template <class Y> static constexpr auto wrapped(Tensor<D, Y> y) {
     using Type = typename nn::detail::OutputSpread<L, Y, List<O...>, Axes>::type;
     if (!nn::detail::knows_parts<L>) y.trace->values[at(y.value)].held = nn::detail::held_of<Type>;
     return Tensor<D, Type>{y.trace, y.value};
   }
-  template <class... Y>
-  static constexpr auto wrapped(std::tuple<Y...> const& all) {
+  template <class... Y> static constexpr auto wrapped(std::tuple<Y...> const& all) {
     return std::apply([](auto... y) { return std::tuple{wrapped(y)...}; }, all);
   }
 };

@@ -45,8 +45,7 @@ struct Cut {
 };
 
 /// The cut of dimension `dim` of values of type O, of which `numbers` are in memory.
-template <class O>
-Cut cut_of(int dim, std::size_t numbers, int ranks) {
+template <class O> Cut cut_of(int dim, std::size_t numbers, int ranks) {
   auto width = std::size_t{1};
   for (auto d = static_cast<std::size_t>(dim); d < O::dims.size(); ++d) width *= static_cast<std::size_t>(O::dims[d]);
   return {numbers / width, width, ranks};
@@ -70,9 +69,9 @@ void convert(AxisGroup const& group, Span<float const> x, Span<float> y, Span<fl
     for (std::size_t r = 0; r < ranks; ++r) split.take(x, static_cast<int>(r), &scratch[r * y.size()]);
     along::reduce_scatter(group, Span<float const>{scratch.first(x.size())}, y, scratch.subspan(x.size()));
   } else if constexpr (change == all_to_all) {
-    auto const n    = x.size() / ranks;
-    auto const out  = scratch.first(x.size()), in = scratch.subspan(x.size(), x.size());
-    auto sizes      = std::array<std::size_t, std::size_t{A::size}>{};
+    auto const n   = x.size() / ranks;
+    auto const out = scratch.first(x.size()), in = scratch.subspan(x.size(), x.size());
+    auto sizes = std::array<std::size_t, std::size_t{A::size}>{};
     sizes.fill(n);
     for (std::size_t r = 0; r < ranks; ++r) split.take(x, static_cast<int>(r), &out[r * n]);
     along::all_to_all(group, Span<float const>{out}, sizes, in, sizes);
@@ -92,12 +91,9 @@ void convert(AxisGroup const& group, Span<float const> x, Span<float> y, Span<fl
 }
 
 /// The rows of a value when its dimensions are multiplied and divided by N: of dimension Joined, and of Cut.
-template <class O, int ranks, int joined, int cut>
-struct Resized;
-template <int... D, int ranks, int joined, int cut>
-struct Resized<Of<float, D...>, ranks, joined, cut> {
-  template <std::size_t... I>
-  static auto make(std::index_sequence<I...>) {
+template <class O, int ranks, int joined, int cut> struct Resized;
+template <int... D, int ranks, int joined, int cut> struct Resized<Of<float, D...>, ranks, joined, cut> {
+  template <std::size_t... I> static auto make(std::index_sequence<I...>) {
     return Of<float, ((static_cast<int>(I) == joined ? D * ranks : D) / (static_cast<int>(I) == cut ? ranks : 1))...>{};
   }
   using type = decltype(make(std::make_index_sequence<sizeof...(D)>{}));
@@ -114,7 +110,7 @@ struct Convert : Layer<Convert<change, A, from, to>> {
 
   static constexpr std::string_view name = distribution::text_of(change);
   static constexpr auto spreads_as       = SpreadsAs{distribution::Operation::linear, 0};
-  static constexpr auto backward_change  =
+  static constexpr auto backward_change =
       distribution::conversion_of(distribution::conversions, change, kind_of(from), kind_of(to)).backward;
   static constexpr bool sharded_then = from.kind == Distribution::Kind::sharded;
   static constexpr bool sharded_now  = to.kind == Distribution::Kind::sharded;
@@ -130,22 +126,18 @@ struct Convert : Layer<Convert<change, A, from, to>> {
   static constexpr std::optional<Distribution> spread(Distribution x) {
     return x == from ? std::optional{to} : std::nullopt;
   }
-  template <int... D>
-  static constexpr auto output(Of<float, D...>) {
-    return typename Resized<Of<float, D...>, A::size, joins ? from.dim : -1, cuts ? to.dim : -1>::type{};
+  template <int... D> static constexpr auto output(Of<float, D...>) {
+    return typename Resized < Of<float, D...>, A::size, joins ? from.dim : -1, cuts ? to.dim : -1 > ::type{};
   }
   /// Scratch of forward and of backward.
-  template <int... D>
-  static constexpr std::size_t kept(Of<float, D...> x) {
+  template <int... D> static constexpr std::size_t kept(Of<float, D...> x) {
     return sends(change) || sends(backward_change) ? 2 * std::max(x.size, output(x).size) + A::size : 0;
   }
 
-  template <class L, class X, class Y>
-  static void forward(Place<L, List<X>, List<Y>>& at) {
+  template <class L, class X, class Y> static void forward(Place<L, List<X>, List<Y>>& at) {
     convert<change, A, from, to, X, Y>(group_along<A>(at.axes), at.x(), at.y(), at.kept);
   }
-  template <class L, class X, class Y>
-  static void backward(Place<L, List<X>, List<Y>>& at) {
+  template <class L, class X, class Y> static void backward(Place<L, List<X>, List<Y>>& at) {
     if (!at.dx().empty())
       convert<backward_change, A, dual(to), dual(from), Y, X>(group_along<A>(at.axes), at.dy(), at.dx(), at.kept);
   }
@@ -155,8 +147,7 @@ struct Convert : Layer<Convert<change, A, from, to>> {
 };
 
 /// Refuses a conversion of what it does not take.
-template <Change change, bool is_there>
-constexpr void check_conversion() {
+template <Change change, bool is_there> constexpr void check_conversion() {
   using enum Change;
   static_assert(is_there || change != all_reduce,
                 "chorale: nn::all_reduce<Axis>(x) adds up parts of a sum (P) or, to nn::invariant, values of each rank "
@@ -171,26 +162,28 @@ constexpr void check_conversion() {
   static_assert(is_there || change != scatter,
                 "chorale: nn::scatter<Axis, dim>(x) takes a value that is the same on all ranks of the axis (I or R), "
                 "and what comes in is not. Of a part of a sum (P) nn::reduce_scatter makes shards");
-  static_assert(is_there || change <= reduce_scatter || change == scatter,
-                "chorale: this conversion does not take what comes in along this axis: replicate takes I, count_once R, "
-                "on_one_rank I or R, vary I, R or S, as_parts and as_shards V, pad S, and all_to_all S of another "
-                "dimension");
+  static_assert(
+      is_there || change <= reduce_scatter || change == scatter,
+      "chorale: this conversion does not take what comes in along this axis: replicate takes I, count_once R, "
+      "on_one_rank I or R, vary I, R or S, as_parts and as_shards V, pad S, and all_to_all S of another "
+      "dimension");
 }
 
 /// Refuses a dimension that cannot be cut into one part for each rank.
-template <bool is_there, bool is_even, bool is_free>
-constexpr void check_cut() {
-  static_assert(is_there, "chorale: a value is cut along a dimension of its rows, counted from 0, that all rows have "
-                          "in one size: this one has no such dimension");
-  static_assert(!is_there || is_even, "chorale: a dimension is cut into equal shards, and its size is no multiple of "
-                                      "the number of ranks of the axis");
-  static_assert(!is_there || is_free, "chorale: this dimension is sharded over another axis. Shard another dimension, "
-                                      "or put nn::all_gather over that axis before it");
+template <bool is_there, bool is_even, bool is_free> constexpr void check_cut() {
+  static_assert(is_there,
+                "chorale: a value is cut along a dimension of its rows, counted from 0, that all rows have "
+                "in one size: this one has no such dimension");
+  static_assert(!is_there || is_even,
+                "chorale: a dimension is cut into equal shards, and its size is no multiple of "
+                "the number of ranks of the axis");
+  static_assert(!is_there || is_free,
+                "chorale: this dimension is sharded over another axis. Shard another dimension, "
+                "or put nn::all_gather over that axis before it");
 }
 
 /// What a value is along A after a conversion to such a kind.
-template <class A, Change change, Distribution to, class D, class O>
-constexpr auto convert_along(Tensor<D, O> x) {
+template <class A, Change change, Distribution to, class D, class O> constexpr auto convert_along(Tensor<D, O> x) {
   if constexpr (std::is_same_v<O, Refused>) {
     return x;
   } else {
@@ -222,57 +215,63 @@ constexpr auto convert_along(Tensor<D, O> x) {
 /// The sum of what ranks along axis A have: of a part of a sum (P) to I or R, of values of each rank (V) to I.
 ///
 /// to    nn::invariant, or nn::replicated where each rank goes on with other variables, whose gradients are parts
-template <class A, Distribution to = invariant, class D, class O>
-constexpr auto all_reduce(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::all_reduce, to>(x); }
+template <class A, Distribution to = invariant, class D, class O> constexpr auto all_reduce(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::all_reduce, to>(x);
+}
 
 /// The shards that the ranks along axis A have, joined: of S to I, or to R.
-template <class A, Distribution to = invariant, class D, class O>
-constexpr auto all_gather(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::all_gather, to>(x); }
+template <class A, Distribution to = invariant, class D, class O> constexpr auto all_gather(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::all_gather, to>(x);
+}
 
 /// The sum of what ranks along axis A have (P), of which each gets a shard of dimension dim.
-template <class A, int dim, class D, class O>
-constexpr auto reduce_scatter(Tensor<D, O> x) {
+template <class A, int dim, class D, class O> constexpr auto reduce_scatter(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::reduce_scatter, sharded<dim>>(x);
 }
 
 /// Shards of dimension dim, of a value that is sharded along another dimension.
-template <class A, int dim, class D, class O>
-constexpr auto all_to_all(Tensor<D, O> x) {
+template <class A, int dim, class D, class O> constexpr auto all_to_all(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::all_to_all, sharded<dim>>(x);
 }
 
 /// This rank's shard of dimension dim, of a value that all ranks along axis A have (I or R).
-template <class A, int dim, class D, class O>
-constexpr auto scatter(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::scatter, sharded<dim>>(x); }
+template <class A, int dim, class D, class O> constexpr auto scatter(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::scatter, sharded<dim>>(x);
+}
 
 /// A shard (S) with zeros where those of other ranks are: a part of the whole (P).
-template <class A, class D, class O>
-constexpr auto pad(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::pad, partial>(x); }
+template <class A, class D, class O> constexpr auto pad(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::pad, partial>(x);
+}
 
 /// x as it is (I), and in backward the sum of its gradients over the ranks along axis A: what ranks read that go on
 /// with other variables each (R).
-template <class A, class D, class O>
-constexpr auto replicate(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::replicate, replicated>(x); }
+template <class A, class D, class O> constexpr auto replicate(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::replicate, replicated>(x);
+}
 
 /// x as it is (R), whose gradient, complete on each rank (I), is that of the first rank alone.
-template <class A, class D, class O>
-constexpr auto count_once(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::count_once, invariant>(x); }
+template <class A, class D, class O> constexpr auto count_once(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::count_once, invariant>(x);
+}
 
 /// x on the first rank along axis A, zeros on the others: of I or R a part of a sum (P), to be added to another part.
-template <class A, class D, class O>
-constexpr auto on_one_rank(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::on_one_rank, partial>(x); }
+template <class A, class D, class O> constexpr auto on_one_rank(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::on_one_rank, partial>(x);
+}
 
 /// x as a value that each rank has of its own (V), of I, R or S.
-template <class A, class D, class O>
-constexpr auto vary(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::vary, varying>(x); }
+template <class A, class D, class O> constexpr auto vary(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::vary, varying>(x);
+}
 
 /// Values that each rank has of its own (V) as the parts of their sum (P).
-template <class A, class D, class O>
-constexpr auto as_parts(Tensor<D, O> x) { return detail::convert_along<A, detail::Change::as_parts, partial>(x); }
+template <class A, class D, class O> constexpr auto as_parts(Tensor<D, O> x) {
+  return detail::convert_along<A, detail::Change::as_parts, partial>(x);
+}
 
 /// Values that each rank has of its own (V) as the shards of dimension dim of one value (S).
-template <class A, int dim, class D, class O>
-constexpr auto as_shards(Tensor<D, O> x) {
+template <class A, int dim, class D, class O> constexpr auto as_shards(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::as_shards, sharded<dim>>(x);
 }
 

@@ -14,8 +14,7 @@
 
 namespace chorale::nn {
 
-template <Fraction Rate>
-struct Dropout;
+template <Fraction Rate> struct Dropout;
 struct Flatten;
 struct UnitNorm;
 
@@ -32,8 +31,7 @@ struct SpreadsAs {
 
 namespace detail {
 
-template <Activation F>
-constexpr bool is_activation(Elementwise<F> const*) { return true; }
+template <Activation F> constexpr bool is_activation(Elementwise<F> const*) { return true; }
 constexpr bool is_activation(void const*) { return false; }
 
 /// The rule of layer L without variables.
@@ -46,40 +44,24 @@ inline constexpr SpreadsAs spreads_as = [] {
     return SpreadsAs{nonlinear, 0};
   else return SpreadsAs{};
 }();
-template <>
-inline constexpr SpreadsAs spreads_as<Add>{distribution::Operation::add, 0};
-template <>
-inline constexpr SpreadsAs spreads_as<Subtract>{distribution::Operation::add, 0};
-template <>
-inline constexpr SpreadsAs spreads_as<Average>{distribution::Operation::add, 0};
-template <>
-inline constexpr SpreadsAs spreads_as<Concatenate>{distribution::Operation::add, 1};
-template <>
-inline constexpr SpreadsAs spreads_as<Multiply>{distribution::Operation::multiply, 0};
-template <>
-inline constexpr SpreadsAs spreads_as<Maximum>{distribution::Operation::combine, 0};
-template <>
-inline constexpr SpreadsAs spreads_as<Minimum>{distribution::Operation::combine, 0};
-template <>
-inline constexpr SpreadsAs spreads_as<Dot>{distribution::Operation::contract, 1};
-template <>
-inline constexpr SpreadsAs spreads_as<Softmax>{distribution::Operation::nonlinear, 1};
-template <>
-inline constexpr SpreadsAs spreads_as<UnitNorm>{distribution::Operation::nonlinear, 1};
-template <>
-inline constexpr SpreadsAs spreads_as<Flatten>{distribution::Operation::linear};
-template <int... To>
-inline constexpr SpreadsAs spreads_as<Reshape<To...>>{distribution::Operation::linear};
-template <int... Axes>
-inline constexpr SpreadsAs spreads_as<Permute<Axes...>>{distribution::Operation::linear};
-template <int Begin, int End, int Axis>
-  requires(Axis < 0)
+template <> inline constexpr SpreadsAs spreads_as<Add>{distribution::Operation::add, 0};
+template <> inline constexpr SpreadsAs spreads_as<Subtract>{distribution::Operation::add, 0};
+template <> inline constexpr SpreadsAs spreads_as<Average>{distribution::Operation::add, 0};
+template <> inline constexpr SpreadsAs spreads_as<Concatenate>{distribution::Operation::add, 1};
+template <> inline constexpr SpreadsAs spreads_as<Multiply>{distribution::Operation::multiply, 0};
+template <> inline constexpr SpreadsAs spreads_as<Maximum>{distribution::Operation::combine, 0};
+template <> inline constexpr SpreadsAs spreads_as<Minimum>{distribution::Operation::combine, 0};
+template <> inline constexpr SpreadsAs spreads_as<Dot>{distribution::Operation::contract, 1};
+template <> inline constexpr SpreadsAs spreads_as<Softmax>{distribution::Operation::nonlinear, 1};
+template <> inline constexpr SpreadsAs spreads_as<UnitNorm>{distribution::Operation::nonlinear, 1};
+template <> inline constexpr SpreadsAs spreads_as<Flatten>{distribution::Operation::linear};
+template <int... To> inline constexpr SpreadsAs spreads_as<Reshape<To...>>{distribution::Operation::linear};
+template <int... Axes> inline constexpr SpreadsAs spreads_as<Permute<Axes...>>{distribution::Operation::linear};
+template <int Begin, int End, int Axis> requires(Axis < 0)
 inline constexpr SpreadsAs spreads_as<Slice<Begin, End, Axis>>{distribution::Operation::linear, -Axis};
-template <int Begin, int End, int Axis>
-  requires(Axis >= 0)
+template <int Begin, int End, int Axis> requires(Axis >= 0)
 inline constexpr SpreadsAs spreads_as<Slice<Begin, End, Axis>>{distribution::Operation::linear};
-template <Fraction Rate>
-inline constexpr SpreadsAs spreads_as<Dropout<Rate>>{distribution::Operation::linear};
+template <Fraction Rate> inline constexpr SpreadsAs spreads_as<Dropout<Rate>>{distribution::Operation::linear};
 
 }  // namespace detail
 }  // namespace chorale::nn

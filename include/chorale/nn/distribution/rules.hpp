@@ -14,15 +14,15 @@ namespace chorale::nn::distribution {
 
 /// What a layer does with its inputs, where each rank computes it by itself.
 enum class Operation {
-  linear,                                                                  // y = f(x), f(a + b) = f(a) + f(b)
-  sum,                                                                     // linear, of all of one dimension
-  nonlinear,                                                               // any function, x + 1 too; no variables
-  trained,                                                                 // a function with mirrored variables, whose
-                                                                           // gradients are added up where x is S
-  add,                                                                     // a + b, a - b, mean, concatenate
-  multiply,                                                                // a * b, element by element
-  combine,                                                                 // any function of two elements
-  contract                                                                 // the sum over one dimension of a times b
+  linear,     // y = f(x), f(a + b) = f(a) + f(b)
+  sum,        // linear, of all of one dimension
+  nonlinear,  // any function, x + 1 too; no variables
+  trained,    // a function with mirrored variables, whose
+              // gradients are added up where x is S
+  add,        // a + b, a - b, mean, concatenate
+  multiply,   // a * b, element by element
+  combine,    // any function of two elements
+  contract    // the sum over one dimension of a times b
 };
 inline constexpr std::size_t operations = 8;
 
@@ -33,17 +33,17 @@ enum class Like { invariant, replicated, varying, partial, sharded, across, any,
 /// Why an operation is refused.
 enum class Reason {
   none,
-  not_linear,                                                              // f(a + b) is not f(a) + f(b)
-  product_of_parts,                                                        // (a + b)(c + d) is not a c + b d
-  added_by_each,                                                           // each rank would add the whole
-  part_with_own,                                                           // a part of a sum, and a value of each rank
-  invariant_with_other,                                                    // the gradient of I would be a part
-  variables,                                                               // and so would that of variables
-  needs_whole,                                                             // of the dimension that is sharded
-  moves,                                                                   // elements from one shard to another
-  shapes,                                                                  // whole values have other shapes
-  diagonal,                                                                // each rank would have one block of many
-  part_of_whole                                                            // each shard needs the whole sum
+  not_linear,            // f(a + b) is not f(a) + f(b)
+  product_of_parts,      // (a + b)(c + d) is not a c + b d
+  added_by_each,         // each rank would add the whole
+  part_with_own,         // a part of a sum, and a value of each rank
+  invariant_with_other,  // the gradient of I would be a part
+  variables,             // and so would that of variables
+  needs_whole,           // of the dimension that is sharded
+  moves,                 // elements from one shard to another
+  shapes,                // whole values have other shapes
+  diagonal,              // each rank would have one block of many
+  part_of_whole          // each shard needs the whole sum
 };
 
 /// One rule: what comes of these inputs, or why nothing does. y = sharded: along the dimension of the sharded input; of
@@ -59,6 +59,7 @@ inline constexpr auto rules = [] {
   using enum Operation;
   constexpr auto I = Like::invariant, R = Like::replicated, V = Like::varying, P = Like::partial, S = Like::sharded,
                  X = Like::across, any = Like::any, no = Like::none;
+  // clang-format off
   return std::array{
       Rule{linear, I, no, I}, Rule{linear, R, no, R}, Rule{linear, V, no, V}, Rule{linear, P, no, P},
       Rule{linear, S, no, S}, Rule{linear, X, no, no, Reason::moves},
@@ -108,12 +109,23 @@ inline constexpr auto rules = [] {
       Rule{contract, P, V, no, Reason::part_with_own}, Rule{contract, V, P, no, Reason::part_with_own},
       Rule{contract, I, any, no, Reason::invariant_with_other},
       Rule{contract, any, I, no, Reason::invariant_with_other}};
+  // clang-format on
 }();
 
 /// What makes one distribution of another. What a rank does, and what travels, is the same for all rows of a name.
 enum class Change {
-  all_reduce, all_gather, reduce_scatter, all_to_all,                      // bytes travel
-  scatter, pad, on_one_rank, replicate, count_once, vary, as_parts, as_shards    // none do
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,  // bytes travel
+  scatter,
+  pad,
+  on_one_rank,
+  replicate,
+  count_once,
+  vary,
+  as_parts,
+  as_shards  // none do
 };
 inline constexpr std::size_t changes = 12;
 
@@ -240,8 +252,8 @@ constexpr bool is_complete(Span<Rule const> table) {
         for (auto const& rule : table) {
           if (rule.operation != operation) continue;
           auto const second = is_unary ? Like::none : static_cast<Like>(b);
-          auto const fits   = (rule.a == static_cast<Like>(a) || rule.a == Like::any) &&
-                            (rule.b == second || rule.b == Like::any);
+          auto const fits =
+              (rule.a == static_cast<Like>(a) || rule.a == Like::any) && (rule.b == second || rule.b == Like::any);
           found += fits ? 1 : 0;
           named += fits && rule.a != Like::any && rule.b != Like::any ? 1 : 0;
         }

@@ -12,17 +12,22 @@ namespace chorale::nn::distribution {
 
 /// A name of an operation, as the page has it.
 constexpr std::string_view text_of(Operation of) {
-  constexpr auto names = std::array<std::string_view, operations>{
-      "linear", "sum of a dimension", "nonlinear", "with variables", "a + b, a - b, mean, concatenate", "a * b",
-      "another function of a and b", "contraction of a and b"};
+  constexpr auto names = std::array<std::string_view, operations>{"linear",
+                                                                  "sum of a dimension",
+                                                                  "nonlinear",
+                                                                  "with variables",
+                                                                  "a + b, a - b, mean, concatenate",
+                                                                  "a * b",
+                                                                  "another function of a and b",
+                                                                  "contraction of a and b"};
   return names[static_cast<std::size_t>(of)];
 }
 
 /// The name of a conversion, that of the function in namespace nn.
 constexpr std::string_view text_of(Change of) {
   constexpr auto names = std::array<std::string_view, changes>{
-      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "scatter", "pad", "on_one_rank", "replicate",
-      "count_once", "vary", "as_parts", "as_shards"};
+      "all_reduce",  "all_gather", "reduce_scatter", "all_to_all", "scatter",  "pad",
+      "on_one_rank", "replicate",  "count_once",     "vary",       "as_parts", "as_shards"};
   return names[static_cast<std::size_t>(of)];
 }
 
@@ -57,8 +62,8 @@ inline std::string cell_of(Rule const& rule) {
 
 /// The rules and the conversions as the tables of docs/44-distribution.md.
 inline std::string text(Span<Rule const> all = rules, Span<Conversion const> ways = conversions) {
-  constexpr auto kinds = std::array{Like::invariant, Like::replicated, Like::varying,
-                                    Like::partial, Like::sharded, Like::across};
+  constexpr auto kinds =
+      std::array{Like::invariant, Like::replicated, Like::varying, Like::partial, Like::sharded, Like::across};
   auto made       = std::string{"| operation |"};
   auto const line = [&](std::size_t cells) {
     made += "\n|";

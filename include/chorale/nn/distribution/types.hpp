@@ -33,16 +33,15 @@ struct Distribution {
 };
 
 /// One value on all ranks, whose gradient is complete on each: I.
-inline constexpr auto invariant = Distribution{};
+inline constexpr auto invariant                  = Distribution{};
 /// One value on all ranks, whose gradient is the sum of what they have: R.
-inline constexpr auto replicated = Distribution{Distribution::Kind::replicated};
+inline constexpr auto replicated                 = Distribution{Distribution::Kind::replicated};
 /// A value of its own on each rank: V.
-inline constexpr auto varying = Distribution{Distribution::Kind::varying};
+inline constexpr auto varying                    = Distribution{Distribution::Kind::varying};
 /// A part of a sum on each rank: P.
-inline constexpr auto partial = Distribution{Distribution::Kind::partial};
+inline constexpr auto partial                    = Distribution{Distribution::Kind::partial};
 /// A part of dimension `dim` of a row on each rank: S.
-template <int dim>
-inline constexpr auto sharded = Distribution{Distribution::Kind::sharded, dim};
+template <int dim> inline constexpr auto sharded = Distribution{Distribution::Kind::sharded, dim};
 
 /// The distribution of the gradient of a value.
 constexpr Distribution dual(Distribution of) {

@@ -87,12 +87,12 @@ constexpr std::vector<char> calls_again(Backward const& of, Span<Finds const> fi
   auto again    = std::vector<char>(g.calls.size(), 0);
   if (!has_recompute(g)) return again;
   auto const lasts = lasting_values(g);
-  auto reached     = std::vector<char>(g.values.size(), 0);                // by a gradient
-  auto missing     = reached;                                              // values that are read, and not in memory
+  auto reached     = std::vector<char>(g.values.size(), 0);  // by a gradient
+  auto missing     = reached;                                // values that are read, and not in memory
   for (auto const v : g.outputs) reached[at(v)] = 1;
   auto const read = [&](int v) { return lasts[at(v)] == 0 && std::exchange(missing[at(v)], char{1}) == 0; };
   for (std::size_t c = g.calls.size(); c-- > 0;) {
-    auto const& call = g.calls[c];
+    auto const& call  = g.calls[c];
     auto has_gradient = false;
     for (int i = 0; i < call.outs; ++i) has_gradient = has_gradient || reached[at(call.first_out + i)] != 0;
     if (!has_gradient || !of.is_wanted(call)) continue;

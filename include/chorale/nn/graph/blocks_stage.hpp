@@ -19,8 +19,7 @@ namespace chorale::nn::graph {
 
 /// A layer of kernels that takes a ragged value position by position: one kernel for each block of positions, so that
 /// what comes out of a position does not depend on how many there are. Positions behind the last one are zeros.
-template <class D, class L, class In, class Out>
-class BlocksStage {
+template <class D, class L, class In, class Out> class BlocksStage {
   using It    = Described<L, PositionOf<In>>;
   using Inner = typename L::template stage<D, typename It::shape>;
   using K     = Kernels<D>;
@@ -44,8 +43,10 @@ class BlocksStage {
   }
 
   std::size_t workspace() const { return inner_.size() * work() + gradients_size() * sizeof(float); }
-  Finds       finds() const {
-    if constexpr (requires(Inner const& inner) { { inner.reads_workspace() } -> std::same_as<bool>; })
+  Finds finds() const {
+    if constexpr (requires(Inner const& inner) {
+                    { inner.reads_workspace() } -> std::same_as<bool>;
+                  })
       return inner_.empty() || inner_.front().reads_workspace() ? Finds::always : Finds::nothing;
     else return Finds::always;
   }
@@ -57,8 +58,10 @@ class BlocksStage {
       auto const part = [&](void* data, std::size_t size) {
         return data == nullptr ? nullptr : static_cast<float*>(data) + b * block * size;
       };
-      auto at = chorale::Ports{.x = part(in_.data, In::size), .y = part(out_.data, Out::size),
-                               .dx = part(in_.gradient, In::size), .dy = part(out_.gradient, Out::size),
+      auto at = chorale::Ports{.x         = part(in_.data, In::size),
+                               .y         = part(out_.data, Out::size),
+                               .dx        = part(in_.gradient, In::size),
+                               .dy        = part(out_.gradient, Out::size),
                                .workspace = p.workspace + b * work()};
       if constexpr (specs.size() > 0) at.kernel = number(p.variables[0].data), at.d_kernel = own_;
       if constexpr (specs.size() > 1) at.bias = number(p.variables[1].data), at.d_bias = own_ + aligned(0);
@@ -66,7 +69,7 @@ class BlocksStage {
     }
     for (std::size_t v = 0; v < specs.size(); ++v) d_[v] = p.variables[v].gradient;
   }
-  void read_from(std::size_t, void const*) {}                              // never from the batch, which has padding
+  void read_from(std::size_t, void const*) {}  // never from the batch, which has padding
   void forward(Pass const& pass) {
     clear(in_.data, In::size);
     for (std::size_t b = 0; b < blocks(); ++b) inner_[b].forward(pass);
@@ -103,7 +106,7 @@ class BlocksStage {
   RaggedRows const* ragged_;
   std::vector<Inner> inner_;
   Port in_, out_;
-  float* own_ = nullptr;                                                   // gradients of one block
+  float* own_ = nullptr;  // gradients of one block
   std::array<float*, specs.size()> d_{};
 };
 

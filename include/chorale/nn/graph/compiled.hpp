@@ -37,8 +37,7 @@ namespace chorale::nn {
 
 namespace detail {
 
-template <class Net>
-concept MultipliesHalves = requires { requires Net::products == Products::fp16; };
+template <class Net> concept MultipliesHalves = requires { requires Net::products == Products::fp16; };
 
 }  // namespace detail
 
@@ -47,8 +46,7 @@ namespace graph {
 /// Lines for the calls of a network, which ranks compare: what is called with which values, and what it gives.
 ///
 ///   call 2 Dense<64> 5 -> 6
-template <class Net>
-void describe_calls(std::vector<std::string>& lines) {
+template <class Net> void describe_calls(std::vector<std::string>& lines) {
   constexpr auto const& g = Traced<Net, NoDevice>::calls;
   auto number             = std::size_t{0};
   for (auto const& call : g.calls) {
@@ -63,8 +61,7 @@ void describe_calls(std::vector<std::string>& lines) {
 }
 
 /// How output o ends, by the layer that gives it, not counting layers that only change its shape.
-template <class Net, std::size_t O>
-constexpr Ending ending_of() {
+template <class Net, std::size_t O> constexpr Ending ending_of() {
   constexpr auto const& g = Traced<Net, NoDevice>::calls;
   if constexpr (O < g.outputs.size()) {
     for (auto value = g.outputs[O]; g.values[at(value)].call >= 0;) {
@@ -82,22 +79,19 @@ constexpr Ending ending_of() {
 }
 
 /// What a rank has of output o.
-template <class Net, std::size_t O>
-constexpr Held held_of_output() {
+template <class Net, std::size_t O> constexpr Held held_of_output() {
   constexpr auto const& g = Traced<Net, NoDevice>::calls;
   if constexpr (O >= g.outputs.size()) return {};
   else return g.values[at(g.outputs[O])].held;
 }
 /// The axis over which a loss adds up; empty: its outputs are whole.
-template <class L>
-constexpr std::string_view axis_of() {
+template <class L> constexpr std::string_view axis_of() {
   if constexpr (requires { typename L::axis; }) return L::axis::name;
   else return {};
 }
 
 /// Checks a loss or a metric of an output. A function for each kind of mistake, so that there is one error.
-template <class Net, class Term>
-constexpr bool check_field() {
+template <class Net, class Term> constexpr bool check_field() {
   constexpr bool is_output =
       index_of<typename Term::field, typename OutputsIn<Net>::fields> < OutputsIn<Net>::fields::size;
   static_assert(is_output || OutputsIn<Net>::fields::size == 0,
@@ -105,22 +99,23 @@ constexpr bool check_field() {
                 "nn::outputs<...>");
   return is_output;
 }
-template <class Net, class Term>
-constexpr bool check_loss() {
+template <class Net, class Term> constexpr bool check_loss() {
   using L = decltype(Term::what);
   using F = typename Term::field;
   if constexpr (nn::detail::check_loss_members<L>()) {
-    constexpr auto o   = index_of<F, typename OutputsIn<Net>::fields>;
-    constexpr auto end = ending_of<Net, o>();
-    using O            = typename Nth<o, typename OutputsIn<Net>::values>::type;
-    using C            = Compared<L, O, F>;
+    constexpr auto o         = index_of<F, typename OutputsIn<Net>::fields>;
+    constexpr auto end       = ending_of<Net, o>();
+    using O                  = typename Nth<o, typename OutputsIn<Net>::values>::type;
+    using C                  = Compared<L, O, F>;
     constexpr bool same_type = std::is_same_v<typename L::target, typename F::element_type>;
-    static_assert(same_type, "chorale: this loss and the field of its output have different element types: losses of "
-                             "labels take a Field<int, ..>, all others a Field<float, ..>");
+    static_assert(same_type,
+                  "chorale: this loss and the field of its output have different element types: losses of "
+                  "labels take a Field<int, ..>, all others a Field<float, ..>");
     constexpr bool same_rows = O::is_ragged == F::is_ragged;
-    static_assert(same_rows, "chorale: of an output and the field that it is compared with, one has rows of different "
-                             "lengths and the other has not. Targets of a ragged output are a Field<.., ragged>; "
-                             "nn::GlobalAveragePool1D makes one vector of each row");
+    static_assert(same_rows,
+                  "chorale: of an output and the field that it is compared with, one has rows of different "
+                  "lengths and the other has not. Targets of a ragged output are a Field<.., ragged>; "
+                  "nn::GlobalAveragePool1D makes one vector of each row");
     if constexpr (same_type && same_rows)
       static_assert(C::positions * loss::targets_of<L>(C::width) == targets_in<F>,
                     "chorale: this loss takes another number of targets for its output than the field has. Labels: one "
@@ -148,14 +143,14 @@ constexpr bool check_loss() {
   }
   return false;
 }
-template <class Net, class Term>
-constexpr bool check_metric() {
+template <class Net, class Term> constexpr bool check_metric() {
   static_assert(held_of_output<Net, index_of<typename Term::field, typename OutputsIn<Net>::fields>>().whole(),
                 "chorale: each rank has a part of this output, and a metric needs all of it. Leave the metric out: the "
                 "exp of the loss is the perplexity");
-  static_assert(requires { decltype(Term::what)::name; },
-                "chorale: this metric has no name. A metric has a static constexpr std::string_view name, and "
-                "sum(rows, width, outputs, targets)");
+  static_assert(
+      requires { decltype(Term::what)::name; },
+      "chorale: this metric has no name. A metric has a static constexpr std::string_view name, and "
+      "sum(rows, width, outputs, targets)");
   if constexpr (requires { decltype(Term::what)::name; }) {
     using M          = decltype(Term::what);
     constexpr auto o = index_of<typename Term::field, typename OutputsIn<Net>::fields>;
@@ -167,15 +162,13 @@ constexpr bool check_metric() {
   return true;
 }
 
-template <class Net, class... Term>
-constexpr bool check_losses(std::type_identity<std::tuple<Term...>>) {
+template <class Net, class... Term> constexpr bool check_losses(std::type_identity<std::tuple<Term...>>) {
   return ([] {
     if constexpr (check_field<Net, Term>()) return check_loss<Net, Term>();
     else return false;
   }() && ...);
 }
-template <class Net, class... Term>
-constexpr bool check_metrics(std::type_identity<std::tuple<Term...>>) {
+template <class Net, class... Term> constexpr bool check_metrics(std::type_identity<std::tuple<Term...>>) {
   return ([] {
     if constexpr (check_field<Net, Term>()) return check_metric<Net, Term>();
     else return false;
@@ -183,38 +176,35 @@ constexpr bool check_metrics(std::type_identity<std::tuple<Term...>>) {
 }
 
 /// What a loss or a metric is about: the output that it names, or the only one.
-template <class Net, class T>
-constexpr auto term_of(T const& what) {
+template <class Net, class T> constexpr auto term_of(T const& what) {
   if constexpr (detail::is_of_output<T> || detail::IsObjective<T>) {
     return what;
   } else {
     using Fields = typename OutputsIn<Net>::fields;
-    static_assert(Fields::size < 2, "chorale: this network has several outputs, so a loss or a metric must name its "
-                                    "output: nn::of<Field>(loss)");
+    static_assert(Fields::size < 2,
+                  "chorale: this network has several outputs, so a loss or a metric must name its "
+                  "output: nn::of<Field>(loss)");
     if constexpr (Fields::size == 1) return of<typename Nth<0, Fields>::type>(what);
     else return Objective<>{};
   }
 }
 
 /// What the speed of a network is counted in.
-template <class First, class... F>
-constexpr CountedAs counted_by(detail::List<First, F...>) {
+template <class First, class... F> constexpr CountedAs counted_by(detail::List<First, F...>) {
   using Field = typename WithoutRequest<First>::type;
   return counted_as(Field::dims, std::is_integral_v<typename Field::element_type>);
 }
 
-template <class Batch, class... Term>
-constexpr bool has_targets(std::type_identity<std::tuple<Term...>>) {
+template <class Batch, class... Term> constexpr bool has_targets(std::type_identity<std::tuple<Term...>>) {
   return ((has_field<Batch, typename Term::field> &&
            [] {
              if constexpr (std::is_void_v<typename Term::row_weight>) return true;
              else return has_field<Batch, typename Term::row_weight>;
-           }()) && ...);
+           }()) &&
+          ...);
 }
-template <class Batch>
-inline constexpr bool has_named_fields = false;
-template <class... F>
-inline constexpr bool has_named_fields<Rows<F...>> = true;
+template <class Batch> inline constexpr bool has_named_fields            = false;
+template <class... F> inline constexpr bool has_named_fields<Rows<F...>> = true;
 
 }  // namespace graph
 
@@ -223,16 +213,13 @@ inline constexpr bool has_named_fields<Rows<F...>> = true;
 /// any order; for predictions the inputs are enough.
 ///
 /// source  tf.keras.Model.compile
-template <class Net, class Losses, class Optimizer, class Metrics>
-struct CompiledGraph {
-  template <class D>
-  using learner  = graph::GraphLearner<Net, D, Losses, Metrics>;
-  template <class D>
-  using instance = custom::Copy<D, learner<D>, Optimizer, PlanView>;
-  using network  = Net;
+template <class Net, class Losses, class Optimizer, class Metrics> struct CompiledGraph {
+  template <class D> using learner  = graph::GraphLearner<Net, D, Losses, Metrics>;
+  template <class D> using instance = custom::Copy<D, learner<D>, Optimizer, PlanView>;
+  using network                     = Net;
 
   static constexpr auto const& plan         = plan_of<Net>;
-  static constexpr std::size_t output_width = learner<Cpu>::output_width;       // of ragged outputs, one position
+  static constexpr std::size_t output_width = learner<Cpu>::output_width;  // of ragged outputs, one position
   static constexpr bool has_ragged_outputs  = learner<Cpu>::has_ragged_outputs;
   static constexpr auto metric_names        = learner<Cpu>::metric_names;
   static constexpr CountedAs counted        = graph::counted_by(typename Net::inputs{});
@@ -240,15 +227,13 @@ struct CompiledGraph {
   /// Numbers that predict() gives for row r of a batch.
   static std::size_t outputs_of_row(auto const& batch, std::size_t r) { return learner<Cpu>::outputs_of_row(batch, r); }
 
-  template <class B>
-  static constexpr bool predicts_from = graph::has_fields<B>(typename Net::inputs{});
+  template <class B> static constexpr bool predicts_from = graph::has_fields<B>(typename Net::inputs{});
   template <class B>
   static constexpr bool learns_from = predicts_from<B> && graph::has_targets<B>(std::type_identity<Losses>{}) &&
                                       graph::has_targets<B>(std::type_identity<Metrics>{});
 
   /// Says why the model does not take batches of type B.
-  template <class B>
-  static constexpr void refuse() {
+  template <class B> static constexpr void refuse() {
     static_assert(graph::has_named_fields<B>,
                   "chorale: the network takes batches of named fields, and the elements of this dataset are not. Let "
                   "map<Fields...>() make rows of fields, and end the dataset with .batch(n)");
@@ -286,37 +271,34 @@ struct CompiledGraph {
   /// positions   of each ragged input, in all rows of the first batch
   template <class D>
   ShareMemory planned(D const& device, std::size_t rows, std::size_t positions = 0) const
-    requires requires(learner<D> const& one) { one.planned(device, rows, positions); }
-  {
+      requires requires(learner<D> const& one) { one.planned(device, rows, positions); } {
     return learner<D>{device, losses, metrics}.planned(device, rows, positions);
   }
 
   /// Creates variables and optimizer state on one device; the same seed gives the same bits everywhere.
-  template <class D>
-  instance<D> instantiate(D const& device, Seed seed) const {
+  template <class D> instance<D> instantiate(D const& device, Seed seed) const {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed};
   }
 
   /// Creates a copy whose optimizer has the state of one shard of all variables.
-  template <class D>
-  instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
+  template <class D> instance<D> instantiate_shard(D const& device, Seed seed, placement::Shard shard) const {
     return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed, shard};
   }
 
   /// How the network is cut into units on a device.
-  template <class D>
-  static constexpr UnitsView units_on() { return graph::UnitsOf<Net, D>::view; }
+  template <class D> static constexpr UnitsView units_on() { return graph::UnitsOf<Net, D>::view; }
 
   /// Creates a copy that keeps a shard of its gradients and, if it `splits`, of its variables: see UnitMemory.
   template <class D>
   instance<D> instantiate_units(D const& device, Seed seed, placement::Shard shard, bool splits) const {
-    return {device, learner<D>{device, losses, metrics}, PlanView{plan}, optimizer, seed,
-            std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
+    return {
+        device,         learner<D>{device, losses, metrics},
+        PlanView{plan}, optimizer,
+        seed,           std::make_unique<UnitMemory>(PlanView{plan}, units_on<D>(), shard, Optimizer::slots, splits)};
   }
 
   /// Creates a copy on another device that reads the variables of `owner` in place.
-  template <class D>
-  instance<D> instantiate_reader(D const& device, instance<D> const& owner) const {
+  template <class D> instance<D> instantiate_reader(D const& device, instance<D> const& owner) const {
     return {device, owner.learner().another(device), owner};
   }
 };
@@ -337,22 +319,28 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
   constexpr bool apart  = fits && counts && counting != std::tuple_size_v<Losses>;
   constexpr auto all    = std::tuple_size_v<Losses> + std::tuple_size_v<Metrics> + (counts ? 1 : 0);
   constexpr bool many   = fits && all > StepHeader<float>::max_metrics;
-  static_assert(!apart, "chorale: gradients are divided once, by the rows or by the positions of all replicas, and "
-                        "one of several losses is not loss::per_position. Use that for all of them, or for none: the "
-                        "loss of a row is then the mean over its positions");
+  static_assert(!apart,
+                "chorale: gradients are divided once, by the rows or by the positions of all replicas, and "
+                "one of several losses is not loss::per_position. Use that for all of them, or for none: the "
+                "loss of a row is then the mean over its positions");
   constexpr bool scales = optim::scales_loss<Optimizer>;
   constexpr bool halves = MultipliesHalves<Net> && !scales;
   static_assert(!many, "chorale: a model has at most 14 losses and metrics");
-  static_assert(!scales, "chorale: optim::LossScaled does not fit a network derived from nn::Graph, which computes in "
-                         "float. Use the optimizer that it contains");
-  static_assert(!halves, "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does "
-                         "not scale its loss. Use nn::Precision<bf16>");
+  static_assert(!scales,
+                "chorale: optim::LossScaled does not fit a network derived from nn::Graph, which computes in "
+                "float. Use the optimizer that it contains");
+  static_assert(!halves,
+                "chorale: in fp16 small gradients round to zero, and a network derived from nn::Graph does "
+                "not scale its loss. Use nn::Precision<bf16>");
   if constexpr (fits && std::tuple_size_v<Losses> != 0 && !apart && !many && !scales && !halves &&
                 check_optimizer<Optimizer>()) {
-    std::apply([]<class... Term>(Term const&... term) {
-      using Fields = typename graph::OutputsIn<Net>::fields;
-      (check_metric_options<graph::ending_of<Net, graph::index_of<typename Term::field, Fields>>()>(term.what), ...);
-    }, metrics);
+    std::apply(
+        []<class... Term>(Term const&... term) {
+          using Fields = typename graph::OutputsIn<Net>::fields;
+          (check_metric_options<graph::ending_of<Net, graph::index_of<typename Term::field, Fields>>()>(term.what),
+           ...);
+        },
+        metrics);
     return CompiledGraph<Net, Losses, Optimizer, Metrics>{std::move(losses), std::move(optimizer), std::move(metrics)};
   } else {
     return RefusedModel{};
@@ -370,8 +358,7 @@ auto compiled_graph(Losses losses, Optimizer optimizer, Metrics metrics) {
 ///
 /// returns   a model, see ModelOn; a RefusedModel if an argument was refused
 /// throws    BadArgument when a metric has a threshold of logits, and its output ends with nn::Sigmoid or nn::Softmax
-template <GraphNetwork Net, class... Parts>
-auto compile(Parts... parts) {
+template <GraphNetwork Net, class... Parts> auto compile(Parts... parts) {
   using Of = detail::Arguments<Parts...>;
   if constexpr (!graph::check_calls<Net>()) {
     return RefusedModel{};

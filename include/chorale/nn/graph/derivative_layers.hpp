@@ -34,8 +34,7 @@ struct DerivativePart {
 
 /// The parts of a value that is carried with derivatives B: itself, first derivatives, then second ones. A second
 /// derivative needs both first ones.
-template <class... B>
-struct PartsOf {
+template <class... B> struct PartsOf {
  private:
   static constexpr DerivativePart part_of(auto const& dims) {
     if (dims.size() == 1) return {dims[0], -1};
@@ -53,7 +52,11 @@ struct PartsOf {
   };
   static constexpr List list = [] {
     auto made = List{};
-    ([&] { for (auto const i : B::dims) made.add({i, -1}); }(), ...);
+    (
+        [&] {
+          for (auto const i : B::dims) made.add({i, -1});
+        }(),
+        ...);
     (made.add(part_of(B::dims)), ...);
     return made;
   }();
@@ -74,32 +77,31 @@ struct PartsOf {
   /// derivative b is 0. All are integral constants.
   static constexpr void each(auto&& f) {
     [&]<std::size_t... K>(std::index_sequence<K...>) {
-      (f(std::integral_constant<std::size_t, K + 1>{},
-         std::integral_constant<std::size_t, find({part(K + 1).i, -1})>{},
-         std::integral_constant<std::size_t, part(K + 1).j < 0 ? 0 : find({part(K + 1).j, -1})>{}), ...);
+      (f(std::integral_constant<std::size_t, K + 1>{}, std::integral_constant<std::size_t, find({part(K + 1).i, -1})>{},
+         std::integral_constant < std::size_t, part(K + 1).j<0 ? 0 : find({part(K + 1).j, -1})>{}),
+       ...);
     }(std::make_index_sequence<size - 1>{});
   }
 };
 
 /// Layer L for values with parts S, (B, P, C), part after part. Without a specialisation it has no such form.
-template <class L, class S>
-struct WithDerivatives {
+template <class L, class S> struct WithDerivatives {
   static constexpr bool missing = true;
 };
 
 // y = x W + b: derivatives are multiplied alike, and the bias is none of theirs.
-template <int Units, class... Options, class S>
-struct WithDerivatives<Dense<Units, Options...>, S> {
-  using Plain = Dense<Units, Options...>;
+template <int Units, class... Options, class S> struct WithDerivatives<Dense<Units, Options...>, S> {
+  using Plain                            = Dense<Units, Options...>;
   static constexpr std::string_view name = Plain::name;
 
   static std::string text() { return "Derivatives<" + Plain::text() + "," + type_name<S>() + ">"; }
-  template <int Parts, int In>
-  static constexpr auto output(Of<float, Parts, In>) { return Of<float, Parts, Units>{}; }
-  template <int Parts, int In>
-  static constexpr auto variables(Of<float, Parts, In>) { return Plain::template apply<Shape<In>>::variables; }
-  template <int Parts, int In>
-  static constexpr std::size_t products(Of<float, Parts, In>) { return std::size_t{Parts} * In * Units; }
+  template <int Parts, int In> static constexpr auto output(Of<float, Parts, In>) { return Of<float, Parts, Units>{}; }
+  template <int Parts, int In> static constexpr auto variables(Of<float, Parts, In>) {
+    return Plain::template apply<Shape<In>>::variables;
+  }
+  template <int Parts, int In> static constexpr std::size_t products(Of<float, Parts, In>) {
+    return std::size_t{Parts} * In * Units;
+  }
 
   static void forward(auto& at) {
     constexpr std::size_t in = std::remove_reference_t<decltype(at)>::X::back, units = Units;
@@ -109,7 +111,7 @@ struct WithDerivatives<Dense<Units, Options...>, S> {
   }
   static void backward(auto& at) {
     constexpr std::size_t in = std::remove_reference_t<decltype(at)>::X::back, units = Units;
-    auto const vectors    = at.rows * S::size;
+    auto const vectors   = at.rows * S::size;
     auto const* const dy = at.dy().data();
     cpu::matmul(in, units, vectors, {at.x().data(), in, true}, {dy, units},
                 {.data = at.dv[0].data(), .stride = units, .beta = 1});
@@ -122,13 +124,11 @@ struct WithDerivatives<Dense<Units, Options...>, S> {
 };
 
 // y = f(x):  y_i = f'(x) x_i,  y_ij = f'(x) x_ij + f''(x) x_i x_j
-template <IsSmooth L, class S>
-struct WithDerivatives<L, S> {
+template <IsSmooth L, class S> struct WithDerivatives<L, S> {
   static constexpr std::string_view name = L::name;
 
   static std::string text() { return "Derivatives<" + text_of<L>() + "," + type_name<S>() + ">"; }
-  template <int Parts, int C>
-  static constexpr auto output(Of<float, Parts, C> x) { return x; }
+  template <int Parts, int C> static constexpr auto output(Of<float, Parts, C> x) { return x; }
 
   static void forward(auto& at) {
     each_vector(at, [&](std::size_t first, std::size_t n, std::size_t width, auto const& f) {
@@ -136,7 +136,7 @@ struct WithDerivatives<L, S> {
       auto const y = [&](std::size_t part) { return at.y().data() + first + part * width; };
       std::copy_n(f[0].data(), n, y(0));
       S::each([&](auto part, auto i, auto j) {
-        auto *const to = y(part);
+        auto* const to         = y(part);
         auto const *const from = x(part), *const a = x(i), *const b = x(j);
         for (std::size_t c = 0; c < n; ++c) to[c] = f[1][c] * from[c];
         if constexpr (j > 0)
@@ -182,14 +182,11 @@ struct WithDerivatives<L, S> {
 };
 
 // y = a b:  y_i = a_i b + a b_i,  y_ij = a_ij b + a_i b_j + a_j b_i + a b_ij
-template <class S>
-struct WithDerivatives<Multiply, S> {
+template <class S> struct WithDerivatives<Multiply, S> {
   static constexpr std::string_view name = Multiply::name;
 
-  template <class A, class B>
-  static constexpr void check() { Multiply::check<A, B>(); }
-  template <int Parts, int C>
-  static constexpr auto output(Of<float, Parts, C> a, Of<float, Parts, C>) { return a; }
+  template <class A, class B> static constexpr void check() { Multiply::check<A, B>(); }
+  template <int Parts, int C> static constexpr auto output(Of<float, Parts, C> a, Of<float, Parts, C>) { return a; }
 
   static void forward(auto& at) {
     auto const a = std::get<0>(at.in), b = std::get<1>(at.in);
@@ -199,10 +196,8 @@ struct WithDerivatives<Multiply, S> {
   static void backward(auto& at) {
     auto const a = std::get<0>(at.in), b = std::get<1>(at.in);
     auto const da = at.d_in[0], db = at.d_in[1];
-    if (!da.empty())
-      each_term(at, [&](std::size_t to, std::size_t i, std::size_t j) { da[i] += at.dy()[to] * b[j]; });
-    if (!db.empty())
-      each_term(at, [&](std::size_t to, std::size_t i, std::size_t j) { db[j] += at.dy()[to] * a[i]; });
+    if (!da.empty()) each_term(at, [&](std::size_t to, std::size_t i, std::size_t j) { da[i] += at.dy()[to] * b[j]; });
+    if (!db.empty()) each_term(at, [&](std::size_t to, std::size_t i, std::size_t j) { db[j] += at.dy()[to] * a[i]; });
   }
 
  private:
@@ -222,23 +217,17 @@ struct WithDerivatives<Multiply, S> {
 };
 
 // Linear ones treat all parts alike.
-template <class S>
-struct WithDerivatives<Add, S> : Add {};
-template <class S>
-struct WithDerivatives<Subtract, S> : Subtract {};
-template <class S>
-struct WithDerivatives<Average, S> : Average {};
-template <class S>
-struct WithDerivatives<Concatenate, S> : Concatenate {};
+template <class S> struct WithDerivatives<Add, S> : Add {};
+template <class S> struct WithDerivatives<Subtract, S> : Subtract {};
+template <class S> struct WithDerivatives<Average, S> : Average {};
+template <class S> struct WithDerivatives<Concatenate, S> : Concatenate {};
 
 /// The input as a value with derivatives: x, with ones and zeros for those by x.
-template <class S>
-struct BeginDerivatives : Layer<BeginDerivatives<S>> {
+template <class S> struct BeginDerivatives : Layer<BeginDerivatives<S>> {
   static constexpr std::string_view name = "begin_derivatives";
   static constexpr bool keeps_x          = false;
 
-  template <int N>
-  static constexpr auto output(Of<float, N>) { return Of<float, static_cast<int>(S::size), N>{}; }
+  template <int N> static constexpr auto output(Of<float, N>) { return Of<float, static_cast<int>(S::size), N>{}; }
 
   static void forward(auto& at) {
     constexpr std::size_t width = std::remove_reference_t<decltype(at)>::X::back;
@@ -253,19 +242,16 @@ struct BeginDerivatives : Layer<BeginDerivatives<S>> {
   }
   static void backward(auto& at) {
     constexpr std::size_t width = std::remove_reference_t<decltype(at)>::X::back;
-    for (std::size_t i = 0; i < at.dx().size(); ++i)
-      at.dx()[i] += at.dy()[i / width * S::size * width + i % width];
+    for (std::size_t i = 0; i < at.dx().size(); ++i) at.dx()[i] += at.dy()[i / width * S::size * width + i % width];
   }
 };
 
 /// The parts that were asked for, each as a value of its own.
-template <class S>
-struct EndDerivatives : Layer<EndDerivatives<S>> {
+template <class S> struct EndDerivatives : Layer<EndDerivatives<S>> {
   static constexpr std::string_view name = "end_derivatives";
   static constexpr bool keeps_x          = false;
 
-  template <int Parts, int N>
-  static constexpr auto output(Of<float, Parts, N>) {
+  template <int Parts, int N> static constexpr auto output(Of<float, Parts, N>) {
     return []<std::size_t... I>(std::index_sequence<I...>) {
       return Several<std::tuple_element_t<0, std::tuple<Of<float, N>, std::integral_constant<std::size_t, I>>>...>{};
     }(std::make_index_sequence<S::asked.size()>{});
@@ -282,10 +268,12 @@ struct EndDerivatives : Layer<EndDerivatives<S>> {
   static void each(auto& at, auto&& move, auto const& all, auto const& parts) {
     constexpr std::size_t width = std::remove_reference_t<decltype(at)>::X::back;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      ([&] {
-        for (std::size_t i = 0; i < at.rows * width; ++i)
-          move(all[(i / width * S::size + S::asked[I]) * width + i % width], std::get<I>(parts)[i]);
-      }(), ...);
+      (
+          [&] {
+            for (std::size_t i = 0; i < at.rows * width; ++i)
+              move(all[(i / width * S::size + S::asked[I]) * width + i % width], std::get<I>(parts)[i]);
+          }(),
+          ...);
     }(std::make_index_sequence<S::asked.size()>{});
   }
 };

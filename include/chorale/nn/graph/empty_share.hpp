@@ -20,8 +20,7 @@ namespace chorale::nn::graph {
 /// owns parts of their variables, so it answers the other ranks. No other layer of the network computes anything.
 ///
 /// order   the calls of such layers, and sums over all replicas, come in the order in which other ranks make them
-template <class Net, class D>
-class EmptyShare {
+template <class Net, class D> class EmptyShare {
   using Low                      = Lowered<Net, D>;
   static constexpr auto const& g = Low::calls;
   static constexpr auto N        = Low::counts;
@@ -85,13 +84,12 @@ class EmptyShare {
   /// True if the call adds up over all replicas, as its moving averages are not frozen.
   static bool joins(std::size_t c, Pass const& pass) {
     auto const& call = g.calls[c];
-    return call.ops->joined > 0 &&
-           !keeps_averages(Span<int const>{g.uses}.subspan(at(call.first_use), at(call.uses)), pass.frozen,
-                           [](int v) { return g.variables[at(v)].spec; });
+    return call.ops->joined > 0 && !keeps_averages(Span<int const>{g.uses}.subspan(at(call.first_use), at(call.uses)),
+                                                   pass.frozen, [](int v) { return g.variables[at(v)].spec; });
   }
   void forward(std::size_t c, Pass const& pass) {
     auto const& call = g.calls[c];
-    if (joins(c, pass)) join(pass, 2 * at(call.ops->joined) + 1);          // two sums and the count
+    if (joins(c, pass)) join(pass, 2 * at(call.ops->joined) + 1);  // two sums and the count
     else if (takes_part(c, pass)) call.ops->forward(stage(c), pass);
   }
   void join(Pass const& pass, std::size_t n) {
@@ -115,7 +113,7 @@ class EmptyShare {
     call.ops->bind(stage, {in, out, own, nullptr});
   }
 
-  std::array<RaggedRows, N.inputs> ragged_{};                              // without positions
+  std::array<RaggedRows, N.inputs> ragged_{};  // without positions
   std::array<std::size_t, N.calls> begins_{};
   std::vector<Line> lines_;
   std::vector<Instruction> steps_;

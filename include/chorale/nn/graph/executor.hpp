@@ -35,8 +35,7 @@ namespace chorale::nn {
 namespace graph {
 
 /// Refuses nn::Recompute. A function, as clang abandons a class with a failed static_assert.
-template <class D, bool recomputes>
-constexpr auto check_recompute() {
+template <class D, bool recomputes> constexpr auto check_recompute() {
   static_assert(!QueuesWork<D> || !recomputes,
                 "chorale: nn::Recompute computes on Cpu only, where memory is shared by what is not in use together. "
                 "Leave it out, or use a strategy over Cpu");
@@ -57,8 +56,7 @@ constexpr auto check_recompute() {
 ///         together: what backward does not read is overwritten, as soon as forward has read it
 /// cost    forward and backward allocate nothing
 /// order   forward and backward only enqueue work if the device QueuesWork: settle() before the host reads results
-template <class Net, Device D>
-class GraphExecutor {
+template <class Net, Device D> class GraphExecutor {
   using K                        = Kernels<D>;
   using Low                      = graph::Lowered<Net, D>;
   static constexpr auto const& g = Low::calls;
@@ -70,7 +68,7 @@ class GraphExecutor {
   static constexpr auto const& plan = graph::plan_for<Net>();
 
   /// What a batch needs: its rows and, for each ragged input, the positions that buffers have room for.
-  using Rooms = std::array<std::size_t, N.inputs>;
+  using Rooms       = std::array<std::size_t, N.inputs>;
   /// Outputs over which the loss may write the gradient by them.
   using Overwritten = std::array<bool, N.outputs>;
 
@@ -92,11 +90,11 @@ class GraphExecutor {
     for (std::size_t v = 0; v < N.values; ++v) values_[v] = is_own(g.values[v]) ? base + places_.values[v] : nullptr;
     for (std::size_t r = 0; r < s_.registers.size(); ++r)
       if (auto const at = places_.registers[r]) registers_[r] = reinterpret_cast<float*>(base + *at);
-    for (std::size_t c = N.calls; c-- > 0;)                                // readers first: they ask writers
+    for (std::size_t c = N.calls; c-- > 0;)  // readers first: they ask writers
       bind(c, base + places_.workspaces[c]);
   }
 
-  GraphExecutor(GraphExecutor const&)            = delete;                 // the stages hold addresses
+  GraphExecutor(GraphExecutor const&)            = delete;  // the stages hold addresses
   GraphExecutor& operator=(GraphExecutor const&) = delete;
 
   /// Bytes that an executor of so many rows allocates: its kernels are made for that, and nothing is allocated.
@@ -112,7 +110,7 @@ class GraphExecutor {
   /// Sets input i of the next passes: (rows, field). Backward reads it again, so it must live until then. If the device
   /// QueuesWork, copies it there, always to the same address.
   void read(std::size_t i, void const* x) {
-    auto const value = g.inputs[i];
+    auto const value       = g.inputs[i];
     auto const each_reader = [&](auto&& f) {
       for (std::size_t c = 0; c < N.calls; ++c)
         for (int k = 0; k < g.calls[c].ins; ++k)
@@ -152,28 +150,27 @@ class GraphExecutor {
   void forward(Pass const& pass) {
     for (std::size_t c = 0; c < N.calls; ++c) {
       if (units_ != nullptr) units_->forward_to(c);
-      graph::in_pass(pass, keeps_averages(c, pass.frozen), [&](Pass const& of_call) {
-        g.calls[c].ops->forward(stages_[c], of_call);
-      });
+      graph::in_pass(pass, keeps_averages(c, pass.frozen),
+                     [&](Pass const& of_call) { g.calls[c].ops->forward(stages_[c], of_call); });
     }
   }
 
   /// Computes gradients of variables, and of inputs that ask for it in each step. d_output() was written before.
-  template <class Ready>
-  void backward(Pass const& pass, Ready&& ready) {
+  template <class Ready> void backward(Pass const& pass, Ready&& ready) {
     if (units_ == nullptr)
-      return backward<graph::For::step>(pass, [](std::size_t) {}, [&](std::size_t call) {
-        ready(plan.ready[graph::at(g.calls[call].number)]);
-      });
+      return backward<graph::For::step>(
+          pass, [](std::size_t) {}, [&](std::size_t call) { ready(plan.ready[graph::at(g.calls[call].number)]); });
     units_->turn();
-    backward<graph::For::step>(pass, [this](std::size_t call) { units_->backward_to(call); },
-                               [this](std::size_t call) { units_->passed(call); });
+    backward<graph::For::step>(
+        pass, [this](std::size_t call) { units_->backward_to(call); },
+        [this](std::size_t call) { units_->passed(call); });
     units_->end();
   }
   /// Computes gradients of inputs alone. Those of variables have any value then.
   void backward_to_inputs(Pass const& pass) {
-    CHORALE_EXPECTS(units_ == nullptr, "gradients by inputs alone are computed where a replica has 1 of 1 parts of all "
-                                       "gradients: not under ShardedStrategy<Zero::two> or <Zero::three>");
+    CHORALE_EXPECTS(units_ == nullptr,
+                    "gradients by inputs alone are computed where a replica has 1 of 1 parts of all "
+                    "gradients: not under ShardedStrategy<Zero::two> or <Zero::three>");
     backward<graph::For::inputs>(pass, [](std::size_t) {}, [](std::size_t) {});
   }
 
@@ -185,7 +182,7 @@ class GraphExecutor {
       zeros.assign(n, 0.0);
       together(zeros);
     };
-    for (std::size_t c = 0; c < N.calls; ++c)                              // forward: two sums and the count
+    for (std::size_t c = 0; c < N.calls; ++c)  // forward: two sums and the count
       if (auto const& call = g.calls[c]; call.ops->joined > 0 && !keeps_averages(c, frozen))
         join(2 * graph::at(call.ops->joined) + 1);
     for (std::size_t c = N.calls; c-- > 0;)
@@ -218,7 +215,7 @@ class GraphExecutor {
   /// Elements and bytes of one row of input i, and whether its gradient is asked for.
   static constexpr std::size_t width_in(std::size_t i) { return g.values[graph::at(g.inputs[i])].size; }
   static constexpr std::size_t bytes_in(std::size_t i) { return g.values[graph::at(g.inputs[i])].bytes; }
-  static constexpr bool        asks(std::size_t i) { return g.values[graph::at(g.inputs[i])].asked; }
+  static constexpr bool asks(std::size_t i) { return g.values[graph::at(g.inputs[i])].asked; }
 
   static constexpr std::size_t num_inputs = N.inputs, num_outputs = N.outputs;
 
@@ -227,7 +224,7 @@ class GraphExecutor {
   struct Places {
     std::array<std::size_t, N.values> values{};
     std::array<std::size_t, N.calls> workspaces{};
-    std::vector<std::optional<std::size_t>> registers;                     // none: it has no memory
+    std::vector<std::optional<std::size_t>> registers;  // none: it has no memory
     std::size_t scratch = 0, total = 0;
   };
   struct LaidOut {};
@@ -237,15 +234,15 @@ class GraphExecutor {
                 Span<float> gradients, Span<RowGradients> tables)
       : rows_{rows}, ragged_{rows, rooms}, stages_{for_network(runtime_), rows, ragged_.data()}, s_{schedule()},
         variables_{variables}, gradients_{gradients}, tables_{tables} {
-    auto const finds = finds_of_stages();
-    auto const used  = graph::Lifetimes{g, s_, finds, QueuesWork<D>};
-    auto pieces      = std::vector<graph::Piece>(N.values + N.calls + s_.registers.size() + 1);
+    auto const finds        = finds_of_stages();
+    auto const used         = graph::Lifetimes{g, s_, finds, QueuesWork<D>};
+    auto pieces             = std::vector<graph::Piece>(N.values + N.calls + s_.registers.size() + 1);
     auto* const of_value    = pieces.data();
     auto* const of_call     = of_value + N.values;
     auto* const of_register = of_call + N.calls;
     auto& of_scratch        = pieces.back();
     for (std::size_t v = 0; v < N.values; ++v) {
-      auto& piece = of_value[graph::at(s_.buffer[v])];                     // of all values of a buffer
+      auto& piece = of_value[graph::at(s_.buffer[v])];  // of all values of a buffer
       bytes_[v]   = bytes_of(v);
       if (is_own(g.values[v])) piece.bytes = std::max(piece.bytes, bytes_[v]);
       of_value[v].used = used.of_value(v);
@@ -261,7 +258,7 @@ class GraphExecutor {
     for (auto const& call : g.calls) of_scratch.bytes = std::max(of_scratch.bytes, scratch_of(call) * sizeof(float));
     of_scratch.used = used.of_backward([](graph::CallRecord const& call) { return needs_scratch(call); });
 
-    auto over = std::vector<std::size_t>(s_.registers.size());             // the piece in which each register lies
+    auto over = std::vector<std::size_t>(s_.registers.size());  // the piece in which each register lies
     std::iota(over.begin(), over.end(), N.values + N.calls);
     for (std::size_t o = 0; o < N.outputs; ++o) {
       auto const home = used.home(graph::at(s_.d_output[o]));
@@ -305,15 +302,15 @@ class GraphExecutor {
   static constexpr bool keeps_averages(std::size_t c, Span<char const> frozen) {
     constexpr bool some = std::ranges::any_of(plan.variables, [](auto const& v) { return v.spec.momentum != 0; });
     if constexpr (!some) return false;
-    else return !frozen.empty() &&
-                graph::keeps_averages(Span<int const>{g.uses}.subspan(graph::at(g.calls[c].first_use),
-                                                                      graph::at(g.calls[c].uses)), frozen,
-                                      [](int v) { return plan.variables[graph::at(v)].spec; });
+    else
+      return !frozen.empty() && graph::keeps_averages(Span<int const>{g.uses}.subspan(graph::at(g.calls[c].first_use),
+                                                                                      graph::at(g.calls[c].uses)),
+                                                      frozen, [](int v) { return plan.variables[graph::at(v)].spec; });
   }
 
   /// True if nothing but a loss reads output o.
   static constexpr bool is_read_by_loss_alone(std::size_t o) {
-    auto const v = g.outputs[o];
+    auto const v        = g.outputs[o];
     auto const is_other = [v](int value) { return value != v; };
     return !g.calls[graph::at(g.values[graph::at(v)].call)].ops->keeps_y && std::ranges::all_of(g.ins, is_other) &&
            std::ranges::count(g.outputs, v) == 1;
@@ -387,8 +384,8 @@ class GraphExecutor {
     auto const& call = g.calls[c];
     auto in = std::vector<graph::Port>{}, out = in, variables = in;
     for (int i = 0; i < call.ins; ++i) {
-      auto const k = graph::at(call.first_in + i);
-      auto const v = graph::at(g.ins[k]);
+      auto const k  = graph::at(call.first_in + i);
+      auto const v  = graph::at(g.ins[k]);
       auto* const d = s_.d_in[k] < 0 ? nullptr : registers_[graph::at(s_.d_in[k])];
       in.push_back({.data = values_[v], .gradient = d, .field = g.values[v].field});
     }
@@ -408,7 +405,7 @@ class GraphExecutor {
       if (needs_scratch(call)) d = own, own += plan::aligned(v.size);
       variables.push_back({data, d});
     }
-    if constexpr (requires { runtime_.relus; }) {                          // see onednn::Relus
+    if constexpr (requires { runtime_.relus; }) {  // see onednn::Relus
       auto const asked = runtime_.relus.asked();
       call.ops->bind(stages_[c], {in, out, variables, workspace});
       for (auto const& y : out) runtime_.relus.withdraw(static_cast<float const*>(y.data), asked);
@@ -446,7 +443,7 @@ class GraphExecutor {
       switch (step.what) {
         case graph::Do::again:
           begins(call);
-          g.calls[call].ops->forward(stages_[call], pass);                 // of no layer with moving averages
+          g.calls[call].ops->forward(stages_[call], pass);  // of no layer with moving averages
           break;
         case graph::Do::backward:
           begins(call);
@@ -454,19 +451,17 @@ class GraphExecutor {
           break;
         case graph::Do::add: add(step); break;
         case graph::Do::zero: zero(graph::at(step.c)); break;
-        case graph::Do::variables: break;                                  // no call leaves them out
+        case graph::Do::variables: break;  // no call leaves them out
         case graph::Do::ready: ready(call); break;
       }
     }
   }
 
-  template <graph::For what>
-  void backward_of(std::size_t c, Pass const& pass) {
+  template <graph::For what> void backward_of(std::size_t c, Pass const& pass) {
     auto const& call = g.calls[c];
     if constexpr (Needs::template all<what>) {
-      graph::in_pass(pass, keeps_averages(c, pass.frozen), [&](Pass const& of_call) {
-        call.ops->backward(stages_[c], of_call);
-      });
+      graph::in_pass(pass, keeps_averages(c, pass.frozen),
+                     [&](Pass const& of_call) { call.ops->backward(stages_[c], of_call); });
     } else {
       auto part         = pass;
       part.by_variables = what == graph::For::step;
@@ -496,7 +491,7 @@ class GraphExecutor {
   Places places_;
   typename D::block memory_;
   float* scratch_ = nullptr;
-  std::array<std::size_t, N.values> bytes_{};                              // of each value
+  std::array<std::size_t, N.values> bytes_{};  // of each value
   std::array<std::byte*, N.values> values_{};
   std::vector<float*> registers_;
 };

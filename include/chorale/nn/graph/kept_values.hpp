@@ -13,13 +13,12 @@ namespace chorale::nn::graph {
 /// nn::Recompute that are computed again, and without the inputs. Known to the compiler.
 ///
 /// keeps   at most what an executor allocates for a row: on top come workspaces, gradients by values, and ragged values
-template <class Net, class D>
-constexpr std::size_t kept_per_row() {
+template <class Net, class D> constexpr std::size_t kept_per_row() {
   using Low               = Lowered<Net, D>;
   constexpr auto const& g = Low::calls;
   constexpr auto N        = Low::counts.values;
   auto lasts = std::array<bool, N>{}, kept = lasts;
-  auto root  = std::array<std::size_t, N>{};                               // the value whose memory a renamed one is
+  auto root = std::array<std::size_t, N>{};  // the value whose memory a renamed one is
   for (std::size_t v = 0; v < N; ++v) {
     root[v]  = v;
     lasts[v] = g.values[v].call < 0 || g.calls[at(g.values[v].call)].recompute < 0;
@@ -33,7 +32,7 @@ constexpr std::size_t kept_per_row() {
       if (call.ops->renames) root[at(call.first_out)] = root[v];
     }
   for (auto const& call : g.calls) {
-    if (call.ops->passes || (call.uses == 0 && !Low::wants_dx(call))) continue;           // backward has nothing to do
+    if (call.ops->passes || (call.uses == 0 && !Low::wants_dx(call))) continue;  // backward has nothing to do
     for (int i = 0; i < call.outs && call.ops->keeps_y; ++i)
       if (auto const v = at(call.first_out + i); lasts[v]) kept[root[v]] = true;
     for (int i = 0; i < call.ins && call.ops->keeps_x; ++i)

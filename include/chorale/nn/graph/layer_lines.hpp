@@ -16,33 +16,28 @@ namespace chorale::nn {
 
 namespace detail {
 
-template <class Layers>
-struct LinesOf;
+template <class Layers> struct LinesOf;
 
 /// Line of one layer. The layers of a Residual follow it, numbered within it: 4.1, 4.2, and 4.3.1 within a Shortcut.
-template <class L>
-struct LinesOfLayer {
+template <class L> struct LinesOfLayer {
   static void add(std::string const& number, std::vector<std::string>& lines) {
     lines.push_back("layer " + number + " " + text_of<L>());
   }
 };
-template <class... L>
-struct LinesOfLayer<Residual<L...>> {
+template <class... L> struct LinesOfLayer<Residual<L...>> {
   static void add(std::string const& number, std::vector<std::string>& lines) {
     lines.push_back("layer " + number + " Residual");
     LinesOf<List<L...>>::add(number + ".", lines);
   }
 };
-template <class... L>
-struct LinesOfLayer<Shortcut<L...>> {
+template <class... L> struct LinesOfLayer<Shortcut<L...>> {
   static void add(std::string const& number, std::vector<std::string>& lines) {
     lines.push_back("layer " + number + " Shortcut");
     LinesOf<List<L...>>::add(number + ".", lines);
   }
 };
 
-template <class... L>
-struct LinesOf<List<L...>> {
+template <class... L> struct LinesOf<List<L...>> {
   static void add(std::string const& before, std::vector<std::string>& lines) {
     add_all(typename Flat<List<>, L...>::type{}, before, lines);
   }
@@ -56,18 +51,13 @@ struct LinesOf<List<L...>> {
 };
 
 /// Layers of a network without a type `layers`: those of its nodes, in the order of computation.
-template <class Nodes>
-struct LayersOfNodes;
-template <class... N>
-struct LayersOfNodes<List<N...>> {
+template <class Nodes> struct LayersOfNodes;
+template <class... N> struct LayersOfNodes<List<N...>> {
   using type = List<typename N::layer...>;
 };
 
-template <class Net>
-struct WrittenLayers : LayersOfNodes<typename Net::nodes> {};
-template <class Net>
-  requires requires { typename Net::layers; }
-struct WrittenLayers<Net> {
+template <class Net> struct WrittenLayers : LayersOfNodes<typename Net::nodes> {};
+template <class Net> requires requires { typename Net::layers; } struct WrittenLayers<Net> {
   using type = typename Net::layers;
 };
 
@@ -82,8 +72,7 @@ struct WrittenLayers<Net> {
 ///   activations f32
 ///
 /// keeps   complete: layers have no state, so the name of a layer's type describes it fully
-template <class Net>
-void describe_layers(std::vector<std::string>& lines) {
+template <class Net> void describe_layers(std::vector<std::string>& lines) {
   auto input = std::string{"layer 0 Input<"};
   for (auto const d : Net::input::dims) input.append(input.back() == '<' ? "" : ",") += std::to_string(d);
   lines.push_back(input + ">");
@@ -91,8 +80,14 @@ void describe_layers(std::vector<std::string>& lines) {
 
   auto products    = Products::f32;
   auto activations = Elements::f32;
-  if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) products = Net::products;
-  if constexpr (requires { { Net::activations } -> std::convertible_to<Elements>; }) activations = Net::activations;
+  if constexpr (requires {
+                  { Net::products } -> std::convertible_to<Products>;
+                })
+    products = Net::products;
+  if constexpr (requires {
+                  { Net::activations } -> std::convertible_to<Elements>;
+                })
+    activations = Net::activations;
   lines.push_back("products " + std::string{text_of(products)});
   lines.push_back("activations " + std::string{text_of(activations)});
 }

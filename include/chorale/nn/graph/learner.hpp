@@ -47,17 +47,16 @@
 namespace chorale::nn::graph {
 
 /// True if a batch has all fields that a network takes.
-template <class Batch, class... F>
-constexpr bool has_fields(List<F...>) {
+template <class Batch, class... F> constexpr bool has_fields(List<F...>) {
   return (has_field<Batch, typename WithoutRequest<F>::type> && ...);
 }
 
 /// Refuses a network that device D does not compute. A function, as clang abandons a class with a failed static_assert.
-template <class D, bool ragged, bool tables>
-constexpr auto check_network_on() {
-  static_assert(D::memory == Memory::host || !ragged,
-                "chorale: a network with rows of different lengths runs on CPUs only. Give its fields one length, or use "
-                "a strategy over Cpu");
+template <class D, bool ragged, bool tables> constexpr auto check_network_on() {
+  static_assert(
+      D::memory == Memory::host || !ragged,
+      "chorale: a network with rows of different lengths runs on CPUs only. Give its fields one length, or use "
+      "a strategy over Cpu");
   static_assert(D::memory == Memory::host || ragged || !tables,
                 "chorale: gradients that are rows of a table run on CPUs only. Write nn::Embedding<rows, width, "
                 "nn::DenseGradient>, or use a strategy over Cpu");
@@ -70,8 +69,7 @@ constexpr auto check_network_on() {
 /// Metrics   std::tuple of OfOutput<F, metric>
 /// keeps     a step allocates nothing once its number of rows was seen and, of ragged fields, a batch with as many
 ///           positions. Without a copy constructor: see another()
-template <class Net, class D, class Losses, class Metrics>
-class GraphLearner {
+template <class Net, class D, class Losses, class Metrics> class GraphLearner {
   using checked = decltype(check_network_on<D, has_ragged(Traced<Net, NoDevice>::calls), has_tables<Net>()>());
 
   // Rows of different lengths are computed by one executor, as is what ranks of an axis compute together.
@@ -79,15 +77,14 @@ class GraphLearner {
                                     !is_in_one_piece(Traced<Net, NoDevice>::calls);
   using Executing = std::conditional_t<in_slices, SlicedExecutor<Net>, ExecutorOf<Net, D>>;
   template <class F, class When>
-  static constexpr std::size_t input_of = index_of<Differentiable<F, When>, typename Net::inputs>;
-  template <class F>
-  static constexpr bool is_on_request = input_of<F, OnRequest> < Executing::num_inputs;
-  using Scoring = TermScores<Net, D, Executing, Losses, Metrics>;
+  static constexpr std::size_t input_of                  = index_of<Differentiable<F, When>, typename Net::inputs>;
+  template <class F> static constexpr bool is_on_request = input_of<F, OnRequest> < Executing::num_inputs;
+  using Scoring                                          = TermScores<Net, D, Executing, Losses, Metrics>;
   /// Elements of one row of output o on all ranks of an axis, or of one position.
   static constexpr std::size_t whole_width(std::size_t o) { return Executing::width(o) * SplitOutputs<Net>::ranks(o); }
 
  public:
-  static constexpr Memory memory = D::memory;                              // in which it computes
+  static constexpr Memory memory = D::memory;  // in which it computes
 
   static constexpr std::size_t output_width = [] {
     auto sum = std::size_t{0};
@@ -123,8 +120,7 @@ class GraphLearner {
   }
 
   /// Positions of the first ragged field in a batch; 0 if no input is ragged.
-  template <class Batch>
-  static std::size_t ragged_positions(Batch const& batch) {
+  template <class Batch> static std::size_t ragged_positions(Batch const& batch) {
     auto positions = std::size_t{0};
     each_input([&]<class F>(std::size_t) {
       if (F::is_ragged && positions == 0)
@@ -168,22 +164,17 @@ class GraphLearner {
 
   /// Takes part, without rows, in what the ranks of an axis that deals out rows compute together: forward and, in
   /// training, backward.
-  void take_part(Pass pass)
-    requires(is_split(Traced<Net, NoDevice>::calls))
-  {
+  void take_part(Pass pass) requires(is_split(Traced<Net, NoDevice>::calls)) {
     pass.axes = groups_for(pass);
-    if (!empty_)
-      empty_ = std::make_unique<EmptyShare<Net, D>>(plan_for<Net>(), variables_, gradients_, tables_);
+    if (!empty_) empty_ = std::make_unique<EmptyShare<Net, D>>(plan_for<Net>(), variables_, gradients_, tables_);
     empty_->forward(pass);
     if (pass.training) empty_->backward(pass);
   }
 
   /// True if learning from such a batch continues what outputs() has begun, as it has no inputs.
-  template <class Batch>
-  static constexpr bool continues = !has_fields<Batch>(typename Net::inputs{});
+  template <class Batch> static constexpr bool continues = !has_fields<Batch>(typename Net::inputs{});
 
-  template <class Step, class Batch>
-  void learn(Step& step, Batch const& batch) {
+  template <class Step, class Batch> void learn(Step& step, Batch const& batch) {
     auto pass = step.pass;
     pass.axes = groups_for(pass);
     if constexpr (continues<Batch>) pass.now.first_row = begun_.first_row;
@@ -202,7 +193,7 @@ class GraphLearner {
       executor.backward(pass, is_final, Step::looks_at_end);
     } else if constexpr (QueuesWork<D>) {
       executor.backward(executor.step().tell(pass), [&](std::size_t end) {
-        if constexpr (!Step::looks_at_end) executor.settle();              // the host may send the gradients
+        if constexpr (!Step::looks_at_end) executor.settle();  // the host may send the gradients
         is_final(end);
       });
       executor.settle();
@@ -211,8 +202,7 @@ class GraphLearner {
     }
   }
 
-  template <class Batch>
-  void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
+  template <class Batch> void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
     auto const scores = scores_.of(batch, forward(batch, {.axes = axes_}), metric::Over::evaluation, axes_);
     header.loss()     = scores.loss;
     if constexpr (counts_positions) header.positions() = static_cast<float>(scores.positions);
@@ -221,15 +211,13 @@ class GraphLearner {
 
   /// All outputs of each row, one after another: (B, output_width); of ragged outputs the positions of each row,
   /// without padding. Those of which ranks have parts are gathered. Valid until the next call.
-  template <class Batch>
-  Span<float const> predict(Variables const&, Batch const& batch) {
+  template <class Batch> Span<float const> predict(Variables const&, Batch const& batch) {
     return outputs_of(forward(batch, {.axes = axes_}), batch.rows);
   }
 
   /// All outputs of each row, as predict() gives them, computed as in a training step, which learn() of a batch without
   /// inputs then continues. The inputs live until then.
-  template <class Batch>
-  Span<float const> outputs(Pass pass, Batch const& batch) {
+  template <class Batch> Span<float const> outputs(Pass pass, Batch const& batch) {
     static_assert(!QueuesWork<D>, "chorale: outputs(batch) begins a step on Cpu only. Use predict(batch) there");
     pass.axes      = axes_;
     auto& executor = forward(batch, pass);
@@ -245,8 +233,7 @@ class GraphLearner {
   }();
 
   /// Numbers that predict() gives for row r of a batch.
-  template <class Batch>
-  static std::size_t outputs_of_row(Batch const& batch, std::size_t r) {
+  template <class Batch> static std::size_t outputs_of_row(Batch const& batch, std::size_t r) {
     auto sum = std::size_t{0};
     for (std::size_t o = 0; o < Executing::num_outputs; ++o) {
       auto n = std::size_t{1};
@@ -261,16 +248,15 @@ class GraphLearner {
   /// The gradient of the loss by input F, which is Differentiable, for the rows of the last step: (B, F), sums as the
   /// gradients of variables are; of a ragged field the positions of each row, without padding. Valid until the next
   /// step.
-  template <class F>
-  Span<float const> gradient_by(F) const {
-    static_assert(!is_on_request<F>,
-                  "chorale: no step computes the gradient by an input that is nn::Differentiable<F, nn::OnRequest>. Ask "
-                  "with gradient_by(F{}, batch), or remove nn::OnRequest");
+  template <class F> Span<float const> gradient_by(F) const {
+    static_assert(
+        !is_on_request<F>,
+        "chorale: no step computes the gradient by an input that is nn::Differentiable<F, nn::OnRequest>. Ask "
+        "with gradient_by(F{}, batch), or remove nn::OnRequest");
     return last_ == nullptr ? Span<float const>{} : gradient_of<F>(*last_);
   }
   /// The gradient by input F, which is Differentiable, of the loss of this batch. Changes gradients of variables.
-  template <class F, class Batch>
-  Span<float const> gradient_by(F, Pass pass, Batch const& batch) {
+  template <class F, class Batch> Span<float const> gradient_by(F, Pass pass, Batch const& batch) {
     static_assert(!QueuesWork<D>, "chorale: gradient_by(F, batch) computes on Cpu only. Use a strategy over Cpu");
     pass.axes      = axes_;
     auto& executor = begun_or_forward(batch, pass);
@@ -280,9 +266,7 @@ class GraphLearner {
   }
 
   /// The states of the metrics: of the steps that the trainer has counted, and of evaluate().
-  auto& states()
-    requires(!std::is_same_v<typename StatesOfTerms<Metrics>::type, metric::NoStates>)
-  {
+  auto& states() requires(!std::is_same_v<typename StatesOfTerms<Metrics>::type, metric::NoStates>) {
     return scores_.states();
   }
 
@@ -316,7 +300,7 @@ class GraphLearner {
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t o = 0; o < outputs.size(); ++o) {
           auto const row = TermLosses<Net, D, Executing>::row_of(executor, o, r);
-          to = std::copy_n(outputs[o] + row.begin * whole_width(o), row.size() * whole_width(o), to);
+          to             = std::copy_n(outputs[o] + row.begin * whole_width(o), row.size() * whole_width(o), to);
         }
       return predicted_;
     }
@@ -347,11 +331,11 @@ class GraphLearner {
       (f.template operator()<typename WithoutRequest<F>::type>(i++), ...);
     }(typename Net::inputs{});
   }
-  template <class F>
-  static Span<float const> gradient_of(Executing const& executor) {
+  template <class F> static Span<float const> gradient_of(Executing const& executor) {
     constexpr auto i = is_on_request<F> ? input_of<F, OnRequest> : input_of<F, InEachStep>;
-    static_assert(i < Executing::num_inputs, "chorale: gradient_by asks for an input that the network does not take as "
-                                             "nn::Differentiable. Write nn::Graph<nn::Differentiable<F>>");
+    static_assert(i < Executing::num_inputs,
+                  "chorale: gradient_by asks for an input that the network does not take as "
+                  "nn::Differentiable. Write nn::Graph<nn::Differentiable<F>>");
     if (executor.d_input(i) == nullptr) return {};
     auto const rows = F::is_ragged ? executor.ragged(i).positions : static_cast<std::size_t>(executor.rows());
     return {executor.d_input(i), rows * targets_in<F>};
@@ -360,21 +344,20 @@ class GraphLearner {
   /// The executor of a batch after forward, which outputs() has done for a batch without inputs.
   ///
   /// throws  BadArgument when it has not
-  template <class Batch>
-  Executing& begun_or_forward(Batch const& batch, Pass const& pass) {
+  template <class Batch> Executing& begun_or_forward(Batch const& batch, Pass const& pass) {
     if constexpr (!continues<Batch>) {
       return forward(batch, pass);
     } else {
       auto const [rows, first_row, step] = std::exchange(begun_, {});
       CHORALE_EXPECTS(rows == batch.rows && step == pass.now.step,
-                      "a batch of " + std::to_string(batch.rows) + " rows without the inputs of the network follows "
+                      "a batch of " + std::to_string(batch.rows) +
+                          " rows without the inputs of the network follows "
                           "outputs() of as many rows in the same step, but outputs() was called with " +
                           std::to_string(rows));
       return *last_;
     }
   }
-  template <class Batch>
-  Executing& forward(Batch const& batch, Pass const& pass) {
+  template <class Batch> Executing& forward(Batch const& batch, Pass const& pass) {
     begun_         = {};
     auto positions = typename Executing::Rooms{};
     each_input([&]<class F>(std::size_t i) { positions[i] = positions_in<F>(batch); });
@@ -407,7 +390,7 @@ class GraphLearner {
         positions[i] = with_reserve(positions[i]);
         if (*place != nullptr) positions[i] = std::max(positions[i], (*place)->ragged(i).room);
       }
-      place->reset();                                                      // before the next one takes memory
+      place->reset();  // before the next one takes memory
       *place = std::make_unique<Executing>(rows, variables_, gradients_, tables_, device_, positions,
                                            scores_.overwritten(), units_);
     }
@@ -418,22 +401,22 @@ class GraphLearner {
   Span<float> variables_, gradients_;
   Span<RowGradients> tables_;
   UnitMemory* units_ = nullptr;
-  std::unique_ptr<SliceThreads> slice_threads_;                            // null until needed
-  std::vector<std::unique_ptr<Executing>> executors_;                      // one for each number of rows seen so far
-  Executing* last_ = nullptr;                                              // that computed last
+  std::unique_ptr<SliceThreads> slice_threads_;        // null until needed
+  std::vector<std::unique_ptr<Executing>> executors_;  // one for each number of rows seen so far
+  Executing* last_ = nullptr;                          // that computed last
   struct Begun {
     std::size_t rows = 0, first_row = 0;
     std::uint64_t step = 0;
-  } begun_;                                                                // by outputs()
+  } begun_;  // by outputs()
   std::vector<float> predicted_;
-  SplitOutputs<Net> split_outputs_;                                        // put together for predictions
-  typename Kernels<D>::Scratch along_axes_;                                // for what ranks of an axis exchange
+  SplitOutputs<Net> split_outputs_;          // put together for predictions
+  typename Kernels<D>::Scratch along_axes_;  // for what ranks of an axis exchange
   struct NeverEmpty {};
   std::unique_ptr<std::conditional_t<is_split(Traced<Net, NoDevice>::calls), EmptyShare<Net, D>, NeverEmpty>>
-      empty_;                                                              // null until needed
-  std::vector<double> zeros_;                                              // what a share without rows adds
+      empty_;                  // null until needed
+  std::vector<double> zeros_;  // what a share without rows adds
   AxisGroups axes_;
-  std::vector<AxisGroup> in_shards_;                                       // the same, see groups_for
+  std::vector<AxisGroup> in_shards_;  // the same, see groups_for
 };
 
 }  // namespace chorale::nn::graph

@@ -9,13 +9,11 @@ namespace chorale::nn::graph {
 /// Which steps of backward are needed, where it is for a training step, or for gradients by inputs alone.
 ///
 /// Low   Lowered<Net, D>, a traced network
-template <class Low>
-struct Needs {
+template <class Low> struct Needs {
   static constexpr auto const& g = Low::calls;
 
   /// True if each step of the schedule is needed.
-  template <For what>
-  static constexpr bool all = what == For::step && Low::step == Low::trains;
+  template <For what> static constexpr bool all = what == For::step && Low::step == Low::trains;
 
   /// For each value whether its gradient is needed.
   static constexpr auto const& values(For what) { return what == For::step ? Low::step : Low::inputs; }

@@ -45,7 +45,7 @@ inline std::size_t overlay(std::vector<Piece>& pieces) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return pieces[a].bytes > pieces[b].bytes; });
   auto total  = std::size_t{0};
-  auto placed = std::vector<Piece const*>{};                               // ascending offsets
+  auto placed = std::vector<Piece const*>{};  // ascending offsets
   for (auto const i : order) {
     auto& piece = pieces[i];
     if (piece.bytes == 0) break;
@@ -59,7 +59,8 @@ inline std::size_t overlay(std::vector<Piece>& pieces) {
     piece.offset = offset;
     total        = std::max(total, offset + size);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), &piece,
-                                   [](auto const* a, auto const* b) { return a->offset < b->offset; }), &piece);
+                                   [](auto const* a, auto const* b) { return a->offset < b->offset; }),
+                  &piece);
   }
   return total;
 }
@@ -72,8 +73,8 @@ class Lifetimes {
   /// apart     true if all memory is in use all the time: for a device whose kernels know values by their addresses
   Lifetimes(Records const& g, Schedule const& s, Span<Finds const> finds, bool apart)
       : g_{g}, s_{s}, apart_{apart}, losses_{static_cast<int>(g.calls.size())},
-        end_{losses_ + static_cast<int>(s.steps.size()) + 1}, again_(g.calls.size(), -1),
-        backward_(g.calls.size(), -1), variables_(g.calls.size(), -1) {
+        end_{losses_ + static_cast<int>(s.steps.size()) + 1}, again_(g.calls.size(), -1), backward_(g.calls.size(), -1),
+        variables_(g.calls.size(), -1) {
     for (std::size_t k = 0; k < s.steps.size(); ++k) {
       auto const& step = s.steps[k];
       if (step.what == Do::again) again_[at(step.call)] = step_of(k);
@@ -93,8 +94,7 @@ class Lifetimes {
   /// The register in whose memory a register lies; -1: it has none.
   int home(std::size_t r) const { return homes_[r]; }
   /// When what backward of these calls alone uses is in use.
-  template <class F>
-  std::vector<Lifetime> of_backward(F const& uses) const {
+  template <class F> std::vector<Lifetime> of_backward(F const& uses) const {
     auto used = std::vector<Lifetime>{};
     for (std::size_t c = 0; c < backward_.size(); ++c)
       if (backward_[c] >= 0 && uses(g_.calls[c])) used.push_back({backward_[c], backward_[c]});
@@ -114,9 +114,9 @@ class Lifetimes {
 
   void values() {
     auto const none = Lifetime{end_, -1};
-    auto forward    = std::vector<Lifetime>(g_.values.size(), none), backward = forward;
+    auto forward = std::vector<Lifetime>(g_.values.size(), none), backward = forward;
     auto const lasts = lasting_values(g_);
-    auto lasting     = std::vector<char>(g_.values.size());                // buffers
+    auto lasting     = std::vector<char>(g_.values.size());  // buffers
     auto const use   = [&](std::vector<Lifetime>& of, int v, int step) { extend(of[at(s_.buffer[at(v)])], step); };
     for (std::size_t c = 0; c < g_.calls.size(); ++c) {
       auto const& call = g_.calls[c];
@@ -151,7 +151,7 @@ class Lifetimes {
     workspaces_.resize(g_.calls.size());
     for (std::size_t c = 0; c < workspaces_.size(); ++c) {
       auto const now = static_cast<int>(c), again = again_[c], backward = backward_[c];
-      auto& used     = workspaces_[c];
+      auto& used = workspaces_[c];
       if (apart_ || finds[c] == Finds::always) {
         used = all();
       } else if (finds[c] == Finds::in_backward && backward >= 0) {
@@ -167,19 +167,19 @@ class Lifetimes {
   void registers() {
     homes_.assign(s_.registers.size(), -1);
     registers_.resize(s_.registers.size());
-    auto first = std::vector<int>(s_.slots, -1);                           // register of each slot
+    auto first = std::vector<int>(s_.slots, -1);  // register of each slot
     for (std::size_t r = 0; r < homes_.size(); ++r) {
       auto const& one = s_.registers[r];
       if (one.slot < 0) continue;
       if (first[at(one.slot)] < 0) first[at(one.slot)] = static_cast<int>(r);
-      homes_[r] = apart_ ? first[at(one.slot)] : one.in_place < 0 ? static_cast<int>(r) : homes_[at(one.in_place)];
+      homes_[r]  = apart_ ? first[at(one.slot)] : one.in_place < 0 ? static_cast<int>(r) : homes_[at(one.in_place)];
       auto& used = registers_[at(homes_[r])];
       if (used.empty()) used = {{step_of(at(one.first)), step_of(at(one.last))}};
       extend(used[0], step_of(at(one.last)));
     }
     for (auto const r : s_.d_output)
       if (homes_[at(r)] >= 0) extend(registers_[at(homes_[at(r)])][0], losses_);
-    for (std::size_t v = 0; v < g_.values.size(); ++v)                     // read after backward, until the next step
+    for (std::size_t v = 0; v < g_.values.size(); ++v)  // read after backward, until the next step
       if (auto const r = s_.d_value[v]; r >= 0 && g_.values[v].asked && homes_[at(r)] >= 0)
         registers_[at(homes_[at(r)])] = all();
     if (apart_)
@@ -191,7 +191,7 @@ class Lifetimes {
   Schedule const& s_;
   bool apart_;
   int losses_, end_;
-  std::vector<int> again_, backward_, variables_;                          // steps of each call; -1: none
+  std::vector<int> again_, backward_, variables_;  // steps of each call; -1: none
   std::vector<std::vector<Lifetime>> values_, workspaces_, registers_;
   std::vector<int> homes_;
 };

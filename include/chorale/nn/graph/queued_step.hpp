@@ -36,8 +36,7 @@ inline constexpr bool queues_metrics = (queues_metric<D, Metrics, Target> && ...
 /// a wait.
 ///
 /// keeps   batch, executor, loss, metrics and states outlive it
-template <class D, class Net, class Loss, class Metrics, class States, class Batch>
-class QueuedStep {
+template <class D, class Net, class Loss, class Metrics, class States, class Batch> class QueuedStep {
   static constexpr auto width = Net::output::size;
   using target                = typename Loss::target;
 
@@ -90,8 +89,7 @@ class QueuedStep {
   }
 
   /// Computes forward, loss and backward by replaying a recorded graph, then waits: no gradient is final before that.
-  template <class Update>
-  float replay(Gradients const& g, bool checks, Update&& update) {
+  template <class Update> float replay(Gradients const& g, bool checks, Update&& update) {
     CHORALE_EXPECTS(pass_.together.all_reduce == nullptr,
                     "a step cannot be recorded in whose middle replicas add up on the host, as SyncBatchNorm does: use "
                     "Cuda without replaying(), or nn::BatchNorm");
@@ -142,8 +140,7 @@ class QueuedStep {
     queue_header(header);
     scale_loss();
     executor_->backward(pass_, [](std::size_t) {});
-    if (checks)
-      step().find_bad(g.values, plan::header, g.values.size() - plan::trailer, &StepHeader{header}.loss());
+    if (checks) step().find_bad(g.values, plan::header, g.values.size() - plan::trailer, &StepHeader{header}.loss());
     step().end();
   }
 
@@ -168,8 +165,7 @@ class QueuedStep {
     });
   }
 
-  template <class Metric>
-  static constexpr bool queues = detail::queues_metric<D, Metric, target>;
+  template <class Metric> static constexpr bool queues = detail::queues_metric<D, Metric, target>;
 
   static constexpr bool all_metrics_queue() {
     return []<class... Metric>(std::tuple<Metric...> const*) {
@@ -193,8 +189,7 @@ class QueuedStep {
   }
 
   void scale_loss() {
-    if (pass_.loss_scale != 1)
-      Kernels<D>::multiply(batch_->rows * width, executor_->d_output(0), pass_.loss_scale);
+    if (pass_.loss_scale != 1) Kernels<D>::multiply(batch_->rows * width, executor_->d_output(0), pass_.loss_scale);
   }
 
   Executor<D, Net>* executor_;
@@ -204,7 +199,7 @@ class QueuedStep {
   Batch const* batch_;
   Pass pass_;
   metric::Over over_;
-  target const* targets_ = nullptr;                                        // on the device
+  target const* targets_ = nullptr;  // on the device
 };
 
 }  // namespace chorale::nn

@@ -23,8 +23,7 @@
 namespace chorale::nn::graph {
 
 /// A GraphExecutor with the memory of a step on the device.
-template <class Net, class D>
-class QueuedExecutor : public GraphExecutor<Net, D> {
+template <class Net, class D> class QueuedExecutor : public GraphExecutor<Net, D> {
   using Base = GraphExecutor<Net, D>;
 
  public:
@@ -51,8 +50,7 @@ template <class Net, class D>
 using ExecutorOf = std::conditional_t<QueuesWork<D>, QueuedExecutor<Net, D>, GraphExecutor<Net, D>>;
 
 /// True if the gradient of a variable of the network is rows.
-template <class Net>
-constexpr bool has_tables() {
+template <class Net> constexpr bool has_tables() {
   auto found = false;
   for (auto const& v : nn::plan_of<Net>.variables) found = found || v.spec.by_rows;
   return found;
@@ -61,12 +59,11 @@ constexpr bool has_tables() {
 /// Sums of losses and metrics of a step, which kernels of the device compute one after another.
 ///
 /// order     loss() and metric() of each term, end(), a wait; then next() for each term in the same order
-template <class D>
-class QueuedTerms {
+template <class D> class QueuedTerms {
  public:
   template <class Term>
-  static constexpr bool computes = nn::detail::queues_metric<
-      D, decltype(std::remove_cvref_t<Term>::what), typename std::remove_cvref_t<Term>::field::element_type>;
+  static constexpr bool computes = nn::detail::queues_metric<D, decltype(std::remove_cvref_t<Term>::what),
+                                                             typename std::remove_cvref_t<Term>::field::element_type>;
 
   explicit QueuedTerms(typename Kernels<D>::Step& step) : step_{&step} {}
 
@@ -92,8 +89,7 @@ class QueuedTerms {
     ++count_;
   }
   /// Queues a metric of an output O, if it has a kernel.
-  template <class O, class Term, class Batch>
-  void metric(Term const& term, Batch const& batch, float const* y) {
+  template <class O, class Term, class Batch> void metric(Term const& term, Batch const& batch, float const* y) {
     using F = typename Term::field;
     using C = Compared<decltype(Term::what), O, F>;
     if constexpr (computes<Term>)

@@ -13,8 +13,7 @@
 namespace chorale::nn::graph {
 
 /// True if a network has ragged values.
-template <Counts N>
-constexpr bool has_ragged(Fixed<N> const& g) {
+template <Counts N> constexpr bool has_ragged(Fixed<N> const& g) {
   for (auto const& value : g.values)
     if (value.ragged >= 0) return true;
   return false;
@@ -23,8 +22,7 @@ constexpr bool has_ragged(Fixed<N> const& g) {
 /// The lengths of the rows of a batch, for each ragged input of a network.
 ///
 /// keeps     set() allocates nothing
-template <std::size_t Inputs, bool HasRagged>
-class RaggedInputs {
+template <std::size_t Inputs, bool HasRagged> class RaggedInputs {
  public:
   RaggedInputs(int rows, std::array<std::size_t, Inputs> const& rooms) {
     for (std::size_t i = 0; i < Inputs; ++i) {
@@ -51,7 +49,7 @@ class RaggedInputs {
     }
     std::iota(by_length_[i].begin(), by_length_[i].end(), std::size_t{0});
     std::sort(by_length_[i].begin(), by_length_[i].end(), [&](std::size_t a, std::size_t b) {
-      return lengths[a] != lengths[b] ? lengths[a] > lengths[b] : a < b;   // as std::stable_sort, which allocates
+      return lengths[a] != lengths[b] ? lengths[a] > lengths[b] : a < b;  // as std::stable_sort, which allocates
     });
   }
 
@@ -61,8 +59,7 @@ class RaggedInputs {
 };
 
 /// A network without ragged values has no lengths.
-template <std::size_t Inputs>
-class RaggedInputs<Inputs, false> {
+template <std::size_t Inputs> class RaggedInputs<Inputs, false> {
  public:
   RaggedInputs(int, std::array<std::size_t, Inputs> const&) {}
   RaggedRows const* data() const { return nullptr; }

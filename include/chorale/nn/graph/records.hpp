@@ -23,38 +23,38 @@ constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The address of one input, output or variable of a stage.
 struct Port {
-  void* data         = nullptr;
-  float* gradient    = nullptr;                                            // null where nobody needs it
-  RowGradients* rows = nullptr;                                            // of a variable whose gradient is rows
-  std::string (*field)() = nullptr;                                        // name of the field that ids come from
+  void* data             = nullptr;
+  float* gradient        = nullptr;  // null where nobody needs it
+  RowGradients* rows     = nullptr;  // of a variable whose gradient is rows
+  std::string (*field)() = nullptr;  // name of the field that ids come from
 };
 
 /// All addresses of a stage.
 struct Ports {
   Span<Port const> in, out, variables;
-  std::byte* workspace = nullptr;                                          // 64-byte aligned; kept until backward
+  std::byte* workspace = nullptr;  // 64-byte aligned; kept until backward
 };
 
 /// The rows of a batch along the ragged dimension of one input. Ragged values lie in memory without padding: all
 /// positions of the first row, then those of the second, and so on.
 struct RaggedRows {
-  static constexpr std::size_t block = 64;                                 // positions that kernels take at once
+  static constexpr std::size_t block = 64;  // positions that kernels take at once
 
-  Span<int const> lengths;                                                 // positions of each row
-  Span<std::size_t const> starts, by_length;                               // first position of each; longest rows first
-  std::size_t positions = 0;                                               // of all rows
-  std::size_t room      = 0;                                               // of buffers: a multiple of block
+  Span<int const> lengths;                    // positions of each row
+  Span<std::size_t const> starts, by_length;  // first position of each; longest rows first
+  std::size_t positions = 0;                  // of all rows
+  std::size_t room      = 0;                  // of buffers: a multiple of block
 };
 
 /// Arguments with which a stage is made.
 struct StageSite {
-  void* runtime = nullptr;                                                 // Kernels<D>::runtime
-  int rows      = 0;
-  int number    = 0;                                                       // of the call: see CallRecord
-  bool wants_dx = false;
-  bool plain    = true;                                                    // true: y must be rows of plain numbers
-  Span<void const* const> in = {};                                         // layouts of the inputs, as from Ops::layout
-  RaggedRows const* ragged = nullptr;                                      // of each input of the network
+  void* runtime              = nullptr;  // Kernels<D>::runtime
+  int rows                   = 0;
+  int number                 = 0;  // of the call: see CallRecord
+  bool wants_dx              = false;
+  bool plain                 = true;     // true: y must be rows of plain numbers
+  Span<void const* const> in = {};       // layouts of the inputs, as from Ops::layout
+  RaggedRows const* ragged   = nullptr;  // of each input of the network
 };
 
 /// What a stage finds in its workspace again.
@@ -77,38 +77,38 @@ namespace chorale::nn::graph {
 /// The functions and constants of one layer on one device, for inputs of given shapes: everything that the executor
 /// knows about it. One constant for all calls of this kind.
 struct Ops {
-  std::size_t size = 0, align = 1;                                         // of the object that `make` constructs
+  std::size_t size = 0, align = 1;  // of the object that `make` constructs
   void (*make)(void* stage, StageSite const&)                 = nullptr;
   void (*destroy)(void* stage)                                = nullptr;
-  std::size_t (*workspace)(void const* stage)                 = nullptr;   // bytes
+  std::size_t (*workspace)(void const* stage)                 = nullptr;  // bytes
   void (*bind)(void* stage, Ports const&)                     = nullptr;
   void (*read_from)(void* stage, std::size_t in, void const*) = nullptr;
-  void (*look)(void* stage, std::size_t in, void const*)      = nullptr;   // at an input before a device has it, or null
+  void (*look)(void* stage, std::size_t in, void const*)      = nullptr;  // at an input before a device has it, or null
   void (*forward)(void* stage, Pass const&)                   = nullptr;
   void (*backward)(void* stage, Pass const&)                  = nullptr;
   void (*move)(void* stage, std::size_t variable, float* gradient) = nullptr;  // where backward writes it; null: where
-                                                                           // bind() has said, always
-  void (*add)(void* stage, Pass const&)   = nullptr;                       // backward by variables that adds to their
-                                                                           // gradients, where backward sets them
-  bool (*can_add)(void const* stage)      = nullptr;                       // true: add may be called; null: it may not
-  void const* (*layout)(void const* stage) = nullptr;                      // Kernels<D>::layout of y; null: plain rows
-  bool (*passes_all)(void const* stage)    = nullptr;                      // of a stage that passes: to every input
+                                                                               // bind() has said, always
+  void (*add)(void* stage, Pass const&)    = nullptr;  // backward by variables that adds to their
+                                                       // gradients, where backward sets them
+  bool (*can_add)(void const* stage)       = nullptr;  // true: add may be called; null: it may not
+  void const* (*layout)(void const* stage) = nullptr;  // Kernels<D>::layout of y; null: plain rows
+  bool (*passes_all)(void const* stage)    = nullptr;  // of a stage that passes: to every input
   Finds (*finds)(void const* stage)        = nullptr;
-  void (*write)(stablehlo::Call&)          = nullptr;                      // of AsText: see nn/stablehlo/call.hpp
-  bool overwrites = false;                                                 // y may be x, and dx may be dy
-  bool renames    = false;                                                 // y is x, except where x is an input
-  bool keeps_x = true, keeps_y = false;                                    // backward reads them
-  bool passes = false;                                                     // dx is dy, for each input
-  bool adds   = false;                                                     // backward adds to gradients of variables
-  bool takes_layouts = false;                                              // false: its inputs are plain rows
-  bool keeps_layout  = false;                                              // y has the layout of x
-  bool apart         = false;                                              // backward obeys by_variables and by_input of
-                                                                           // a pass: first the one, later the other
-  int joined         = 0;                                                  // channels that it adds up over replicas
-  std::string_view axis = {};                                              // of a mesh, over which the layer is split
+  void (*write)(stablehlo::Call&)          = nullptr;  // of AsText: see nn/stablehlo/call.hpp
+  bool overwrites                          = false;    // y may be x, and dx may be dy
+  bool renames                             = false;    // y is x, except where x is an input
+  bool keeps_x = true, keeps_y = false;                // backward reads them
+  bool passes           = false;                       // dx is dy, for each input
+  bool adds             = false;                       // backward adds to gradients of variables
+  bool takes_layouts    = false;                       // false: its inputs are plain rows
+  bool keeps_layout     = false;                       // y has the layout of x
+  bool apart            = false;                       // backward obeys by_variables and by_input of
+                                                       // a pass: first the one, later the other
+  int joined            = 0;                           // channels that it adds up over replicas
+  std::string_view axis = {};                          // of a mesh, over which the layer is split
   int axis_size         = 1;
-  bool other_rows       = false;                                           // ranks along the axis may have other rows
-  bool whole_share      = false;                                           // needs all rows of a share at once
+  bool other_rows       = false;  // ranks along the axis may have other rows
+  bool whole_share      = false;  // needs all rows of a share at once
 };
 
 /// What a rank has of a value: the axes of which each rank has a part of every vector, and of the positions of every
@@ -124,8 +124,7 @@ struct Held {
 ///
 /// uses      its variables; frozen: of all variables, see Pass
 /// spec_of   called as spec_of(v): the VariableSpec of variable v
-template <class SpecOf>
-constexpr bool keeps_averages(Span<int const> uses, Span<char const> frozen, SpecOf&& spec_of) {
+template <class SpecOf> constexpr bool keeps_averages(Span<int const> uses, Span<char const> frozen, SpecOf&& spec_of) {
   auto keeps = false;
   for (auto const v : uses) {
     if (spec_of(v).momentum == 0) continue;
@@ -136,8 +135,7 @@ constexpr bool keeps_averages(Span<int const> uses, Span<char const> frozen, Spe
 }
 
 /// Calls f(pass), or f of a pass as in evaluation if the moving averages of a layer are frozen.
-template <class F>
-constexpr void in_pass(Pass const& pass, bool keeps_averages, F&& f) {
+template <class F> constexpr void in_pass(Pass const& pass, bool keeps_averages, F&& f) {
   if (!keeps_averages) return f(pass);
   auto part     = pass;
   part.training = false;
@@ -146,15 +144,15 @@ constexpr void in_pass(Pass const& pass, bool keeps_averages, F&& f) {
 
 /// A value of the network: an input, or an output of a call.
 struct ValueRecord {
-  int call          = -1;                                                  // that writes it; -1: the batch
-  std::size_t size  = 0;                                                   // elements of a row, or of one position
-  std::size_t bytes = 0;                                                   // of a row, or of one position
-  int ragged        = -1;                                                  // input that has its lengths; -1: none
-  bool number       = false;                                               // true if it is float, and has a gradient
-  bool asked        = false;                                               // an input whose gradient is asked for
-  bool on_request   = false;                                               // and no step computes it
-  std::string (*field)() = nullptr;                                        // of ids: name of the field they come from
-  std::string (*shape)() = nullptr;                                        // its dimensions, for people
+  int call               = -1;       // that writes it; -1: the batch
+  std::size_t size       = 0;        // elements of a row, or of one position
+  std::size_t bytes      = 0;        // of a row, or of one position
+  int ragged             = -1;       // input that has its lengths; -1: none
+  bool number            = false;    // true if it is float, and has a gradient
+  bool asked             = false;    // an input whose gradient is asked for
+  bool on_request        = false;    // and no step computes it
+  std::string (*field)() = nullptr;  // of ids: name of the field they come from
+  std::string (*shape)() = nullptr;  // its dimensions, for people
   Held held{};
 };
 
@@ -163,41 +161,51 @@ struct CallRecord {
   Ops const* ops = nullptr;
   int layer      = -1;
   int first_in = 0, ins = 0, first_out = 0, outs = 0, first_use = 0, uses = 0;
-  std::size_t products = 0;                                                // multiplications of one row
-  std::size_t inner    = 0;                                                // of these, with both factors from the layer
-  std::string (*text)() = nullptr;                                         // the layer and its options, in one word
-  int number = 0;                                                          // position among the layers: names its stream
-                                                                           // of random numbers
-  int recompute = -1;                                                      // the Recompute that called it; -1: none
-  std::size_t elements = 0;                                                // of the variables that it uses
+  std::size_t products  = 0;        // multiplications of one row
+  std::size_t inner     = 0;        // of these, with both factors from the layer
+  std::string (*text)() = nullptr;  // the layer and its options, in one word
+  int number            = 0;        // position among the layers: names its stream
+                                    // of random numbers
+  int recompute         = -1;       // the Recompute that called it; -1: none
+  std::size_t elements  = 0;        // of the variables that it uses
 };
 
 /// A variable of the network.
 struct VariableRecord {
   VariableSpec spec{};
-  int call  = -1;                                                          // the first that uses it
-  int users = 0;
-  int users_by_rows = 0;                                                   // that can give its gradient as rows
-  std::string_view summed{};                                               // axis over which gradients are added up
+  int call          = -1;  // the first that uses it
+  int users         = 0;
+  int users_by_rows = 0;      // that can give its gradient as rows
+  std::string_view summed{};  // axis over which gradients are added up
 };
 
 /// A layer of the network: one object, or one temporary.
 struct LayerRecord {
-  std::string_view kind{}, name{};                                         // "dense", and the name it was given
+  std::string_view kind{}, name{};  // "dense", and the name it was given
   int first = 0, variables = 0;
 };
 
 /// Mistakes that only values show, found while the network is traced.
 enum class Mistake {
-  none, refused, two_shapes_of_one_layer, two_calls_of_moving_layer, moving_layer_in_recompute, output_is_input,
-  part_of_vectors, part_of_positions, no_part_of_vectors, no_part_of_positions, other_parts, variables_of_other_parts,
+  none,
+  refused,
+  two_shapes_of_one_layer,
+  two_calls_of_moving_layer,
+  moving_layer_in_recompute,
+  output_is_input,
+  part_of_vectors,
+  part_of_positions,
+  no_part_of_vectors,
+  no_part_of_positions,
+  other_parts,
+  variables_of_other_parts,
   output_of_positions
 };
 
 /// Numbers of records of a trace.
 struct Counts {
   std::size_t values = 0, calls = 0, ins = 0, uses = 0, variables = 0, layers = 0, inputs = 0, outputs = 0;
-  std::size_t numbers = 0;                                                 // of layers, counted by CallRecord::number
+  std::size_t numbers = 0;  // of layers, counted by CallRecord::number
   std::size_t cuts    = 0;
 };
 
@@ -205,18 +213,18 @@ struct Counts {
 struct Trace {
   std::vector<ValueRecord> values;
   std::vector<CallRecord> calls;
-  std::vector<int> ins, uses;                                              // values, variables
+  std::vector<int> ins, uses;  // values, variables
   std::vector<VariableRecord> variables;
   std::vector<LayerRecord> layers;
-  std::vector<int> inputs, outputs;                                        // values
-  std::vector<int> cuts;                                                   // calls with which a stage of a pipeline begins
-  int number      = 0;                                                     // of the next call
-  int recompute = -1, recomputes = 0;                                      // that calls now, see nn::Recompute; of all
+  std::vector<int> inputs, outputs;    // values
+  std::vector<int> cuts;               // calls with which a stage of a pipeline begins
+  int number    = 0;                   // of the next call
+  int recompute = -1, recomputes = 0;  // that calls now, see nn::Recompute; of all
   Mistake mistake = Mistake::none;
 
   constexpr Counts counts() const {
-    return {values.size(), calls.size(),  ins.size(),    uses.size(),
-            variables.size(), layers.size(), inputs.size(), outputs.size(), at(number), cuts.size()};
+    return {values.size(), calls.size(),  ins.size(),     uses.size(), variables.size(),
+            layers.size(), inputs.size(), outputs.size(), at(number),  cuts.size()};
   }
 
   /// Appends a layer and its variables. Returns its index.
@@ -246,15 +254,24 @@ struct Trace {
 
   /// Appends a call of `layer` and its outputs. Returns the index of the first output.
   constexpr int add_call(Ops const* ops, int layer, Span<int const> in, Span<ValueRecord const> out,
-                         std::size_t products, std::size_t inner, std::string (*text)(),
-                         bool gives_rows) {
+                         std::size_t products, std::size_t inner, std::string (*text)(), bool gives_rows) {
     auto const& l   = layers[at(layer)];
     auto const call = static_cast<int>(calls.size());
     auto elements   = std::size_t{0};
     for (auto v = at(l.first); v < at(l.first + l.variables); ++v) elements += variables[v].spec.size();
-    auto const made = CallRecord{ops, layer, static_cast<int>(ins.size()), static_cast<int>(in.size()),
-                                 static_cast<int>(values.size()), static_cast<int>(out.size()),
-                                 static_cast<int>(uses.size()), l.variables, products, inner, text, number++, recompute,
+    auto const made  = CallRecord{ops,
+                                 layer,
+                                 static_cast<int>(ins.size()),
+                                 static_cast<int>(in.size()),
+                                 static_cast<int>(values.size()),
+                                 static_cast<int>(out.size()),
+                                 static_cast<int>(uses.size()),
+                                 l.variables,
+                                 products,
+                                 inner,
+                                 text,
+                                 number++,
+                                 recompute,
                                  elements};
     auto const field = values[at(in[0])].field;
     for (auto const value : in) ins.push_back(value);
@@ -274,8 +291,7 @@ struct Trace {
 };
 
 /// A Trace in arrays.
-template <Counts N>
-struct Fixed {
+template <Counts N> struct Fixed {
   std::array<ValueRecord, N.values> values{};
   std::array<CallRecord, N.calls> calls{};
   std::array<int, N.ins> ins{};
@@ -298,8 +314,7 @@ struct Fixed {
 };
 
 /// The names of all variables of a network. Layers without a name are numbered as in Keras: "dense", "dense_1".
-template <Counts N>
-class Names {
+template <Counts N> class Names {
  public:
   constexpr explicit Names(Fixed<N> const& g) {
     for (auto const& layer : g.layers) {

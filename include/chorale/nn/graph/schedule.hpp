@@ -35,17 +35,17 @@ struct Instruction {
 /// that reads it.
 struct Register {
   int value = -1, first = 0, last = 0, slot = -1;
-  int in_place = -1;                                                       // the register that it overwrites; -1: none
+  int in_place = -1;  // the register that it overwrites; -1: none
 };
 
 /// The buffers of forward, the steps of backward, and where gradients lie.
 struct Schedule {
-  std::vector<int> buffer;                                                 // the value in whose memory a value lies
+  std::vector<int> buffer;  // the value in whose memory a value lies
   std::vector<Instruction> steps;
   std::vector<Register> registers;
-  std::vector<int> d_in;                                                   // register that a call writes for an input
-  std::vector<int> d_value;                                                // register of the whole gradient by a value
-  std::vector<int> d_output;                                               // register that a loss writes
+  std::vector<int> d_in;      // register that a call writes for an input
+  std::vector<int> d_value;   // register of the whole gradient by a value
+  std::vector<int> d_output;  // register that a loss writes
   std::size_t slots = 0;
 };
 
@@ -53,8 +53,7 @@ struct Schedule {
 enum class For { step, inputs };
 
 /// For each value, true if a backward for `what` needs the gradient by it.
-template <Counts N>
-constexpr std::array<bool, N.values> needed_values(Fixed<N> const& g, For what) {
+template <Counts N> constexpr std::array<bool, N.values> needed_values(Fixed<N> const& g, For what) {
   auto needs = std::array<bool, N.values>{};
   for (std::size_t v = 0; v < N.values; ++v)
     needs[v] = g.values[v].asked && (what == For::inputs || !g.values[v].on_request);
@@ -67,8 +66,7 @@ constexpr std::array<bool, N.values> needed_values(Fixed<N> const& g, For what) 
 }
 
 /// For each value, true if its gradient reaches a variable or an input whose gradient is asked for.
-template <Counts N>
-constexpr std::array<bool, N.values> trained_values(Fixed<N> const& g) {
+template <Counts N> constexpr std::array<bool, N.values> trained_values(Fixed<N> const& g) {
   auto trains       = needed_values(g, For::step);
   auto const inputs = needed_values(g, For::inputs);
   for (std::size_t v = 0; v < N.values; ++v) trains[v] = trains[v] || inputs[v];
@@ -77,8 +75,7 @@ constexpr std::array<bool, N.values> trained_values(Fixed<N> const& g) {
 
 /// For each value, true if it must be rows of plain numbers, because it is an output, or because a call that reads it
 /// takes no other layout.
-template <Counts N>
-constexpr std::array<bool, N.values> plain_values(Fixed<N> const& g) {
+template <Counts N> constexpr std::array<bool, N.values> plain_values(Fixed<N> const& g) {
   auto plain = std::array<bool, N.values>{};
   for (auto const v : g.outputs) plain[at(v)] = true;
   for (std::size_t c = N.calls; c-- > 0;) {
@@ -105,7 +102,7 @@ class Scheduler {
       : g_{g}, trains_{trains}, later_{later}, of_{g, trains, copies}, last_part_(g.values.size(), -1) {
     s_.d_in.resize(g.ins.size(), -1);
     s_.d_value.resize(g.values.size(), -1);
-    s_.buffer.reserve(g.values.size());                                    // constants have a limited number of steps
+    s_.buffer.reserve(g.values.size());  // constants have a limited number of steps
     s_.registers.reserve(g.values.size());
     s_.steps.reserve(2 * g.calls.size());
     parts_.reserve(g.ins.size());
@@ -124,12 +121,12 @@ class Scheduler {
 
   /// Forward: y lies where x lay if only this call reads x, and neither backward nor nn::Recompute reads x.
   constexpr void share_buffers() {
-    auto readers  = std::vector<int>(g_.values.size(), 0);                 // clang 14 needs the 0 in constants
+    auto readers  = std::vector<int>(g_.values.size(), 0);  // clang 14 needs the 0 in constants
     auto is_final = std::vector<char>(g_.values.size(), 0);
     for (auto const v : g_.ins) ++readers[at(v)];
     for (auto const v : g_.outputs) is_final[at(v)] = 1;
     for (std::size_t v = 0; v < g_.values.size(); ++v) s_.buffer.push_back(static_cast<int>(v));
-    auto const kept = [&](std::size_t x, int recompute) {                  // read again after its only reader
+    auto const kept = [&](std::size_t x, int recompute) {  // read again after its only reader
       for (;;) {
         auto const& by = g_.calls[at(g_.values[x].call)];
         if (readers[x] != 1 || is_final[x] != 0 || by.ops->keeps_y || by.recompute != recompute) return true;
@@ -141,8 +138,8 @@ class Scheduler {
     for (auto const& call : g_.calls) {
       auto const x = at(in(call, 0));
       if (call.outs != 1 || g_.values[x].call < 0) continue;
-      auto const fits = call.ops->overwrites && !call.ops->keeps_x &&
-                        g_.values[x].bytes == g_.values[at(call.first_out)].bytes;
+      auto const fits =
+          call.ops->overwrites && !call.ops->keeps_x && g_.values[x].bytes == g_.values[at(call.first_out)].bytes;
       if (call.ops->renames || (fits && !kept(x, call.recompute))) s_.buffer[at(call.first_out)] = s_.buffer[x];
     }
   }
@@ -181,7 +178,7 @@ class Scheduler {
     for (std::size_t v = 0; v < g_.values.size(); ++v) {
       if (!g_.values[v].asked) continue;
       add_up(static_cast<int>(v));
-      if (s_.d_value[v] >= 0) read(s_.d_value[v]);                         // until the end
+      if (s_.d_value[v] >= 0) read(s_.d_value[v]);  // until the end
     }
   }
 
@@ -245,7 +242,7 @@ class Scheduler {
       } else if (step.what == Do::zero) {
         take(step.c);
       } else if (step.what == Do::backward) {
-        auto const& call = g_.calls[at(step.call)];
+        auto const& call  = g_.calls[at(step.call)];
         auto const reuses = (call.ops->overwrites || call.ops->renames) && call.outs == 1 && !call.ops->passes;
         if (reuses) drop_outputs(call, now);
         for (int i = 0; i < call.ins; ++i) {
@@ -266,7 +263,7 @@ class Scheduler {
     auto k = at(near);
     if (busy_[k] >= 0) k = 0;
     while (busy_[k] >= 0) ++k;
-    busy_[k]                  = r;
+    busy_[k]                 = r;
     s_.registers[at(r)].slot = static_cast<int>(k);
     s_.slots                 = std::max(s_.slots, k + 1);
   }
@@ -289,16 +286,15 @@ class Scheduler {
   Span<bool const> trains_;
   Span<char const> later_;
   Backward of_;
-  std::vector<char> again_;                                                // calls that are computed again
+  std::vector<char> again_;  // calls that are computed again
   Schedule s_;
   std::vector<Part> parts_;
-  std::vector<int> last_part_;                                             // of the gradient by each value; -1: none
-  std::vector<int> busy_;                                                  // register in each slot; -1: free
+  std::vector<int> last_part_;  // of the gradient by each value; -1: none
+  std::vector<int> busy_;       // register in each slot; -1: free
 };
 
 /// A network on a device: its calls, and what follows from them alone.
-template <class Net, class D>
-struct Lowered : Traced<Net, D> {
+template <class Net, class D> struct Lowered : Traced<Net, D> {
   using Traced<Net, D>::calls;
 
   static constexpr auto trains = trained_values(calls);

@@ -12,12 +12,10 @@ namespace chorale::nn {
 namespace detail {
 
 /// What an executor keeps for a device that QueuesWork: its Step.
-template <class D>
-struct StepOf {
+template <class D> struct StepOf {
   explicit StepOf(std::size_t) {}
 };
-template <QueuesWork D>
-struct StepOf<D> {
+template <QueuesWork D> struct StepOf<D> {
   explicit StepOf(std::size_t rows) : step{rows} {}
   typename Kernels<D>::Step step;
 };
@@ -31,8 +29,7 @@ struct StepOf<D> {
 ///               are final, and a bucket of them may be sent while the layers before still compute
 ///
 /// keeps, cost, order    see GraphExecutor
-template <class D, class Net>
-class Executor : public GraphExecutor<detail::SequentialTrace<Net>, D> {
+template <class D, class Net> class Executor : public GraphExecutor<detail::SequentialTrace<Net>, D> {
   using Base = GraphExecutor<detail::SequentialTrace<Net>, D>;
 
  public:

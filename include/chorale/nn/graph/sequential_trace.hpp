@@ -15,27 +15,21 @@ namespace chorale::nn::detail {
 struct ToActivations {
   static constexpr std::string_view name = "rounded";
 
-  template <class In>
-  static constexpr void check() {}
-  template <class In>
-  using apply = SameShape<In>;
-  template <class D, class In>
-  struct stage : Kernels<D>::ToActivations {
+  template <class In> static constexpr void check() {}
+  template <class In> using apply = SameShape<In>;
+  template <class D, class In> struct stage : Kernels<D>::ToActivations {
     static constexpr bool overwrites = false, keeps_y = false;
     explicit stage(Site<D> const& site) : Kernels<D>::ToActivations{site.runtime, site.in} {}
   };
 };
 
-template <class S>
-struct FieldOf;
-template <int... D>
-struct FieldOf<Shape<D...>> {
+template <class S> struct FieldOf;
+template <int... D> struct FieldOf<Shape<D...>> {
   using type = Field<float, D...>;
 };
 
 /// A Sequential as a network with one input and one output, which is traced and executed like any other.
-template <class Net>
-struct SequentialTrace {
+template <class Net> struct SequentialTrace {
   using sequential = Net;
   struct X : FieldOf<typename Net::input>::type {};
   struct Y : FieldOf<typename Net::output>::type {};
@@ -44,10 +38,9 @@ struct SequentialTrace {
   static constexpr auto products    = graph::products_of<Net>();
   static constexpr auto activations = graph::activations_of<Net>();
 
-  template <class D, class O>
-  constexpr auto operator()(Tensor<D, O> x) const {
+  template <class D, class O> constexpr auto operator()(Tensor<D, O> x) const {
     if constexpr (graph::keeps_halves<D, Net>) {
-      --x.trace->number;                                                   // not a layer of the network
+      --x.trace->number;  // not a layer of the network
       return outputs<Y>(layers(to_activations(x)));
     } else {
       return outputs<Y>(layers(x));
@@ -60,12 +53,10 @@ struct SequentialTrace {
 };
 
 /// A network as one that is traced: itself if it is derived from nn::Graph, and a SequentialTrace of a Sequential.
-template <class Net>
-struct TracedNetwork {
+template <class Net> struct TracedNetwork {
   using type = SequentialTrace<Net>;
 };
-template <GraphNetwork Net>
-struct TracedNetwork<Net> {
+template <GraphNetwork Net> struct TracedNetwork<Net> {
   using type = Net;
 };
 

@@ -37,8 +37,7 @@ class SliceThreads {
   }
 
   /// Calls f(slice) for each slice below n, each on its thread.
-  template <class F>
-  void run(int n, F const& f) {
+  template <class F> void run(int n, F const& f) {
     taking_part_ = n;
     Cpu::Threads::lend(threads_);
     threads_->run(n, f);
@@ -95,16 +94,16 @@ class SliceThreads {
       for (std::size_t i = 1; i < static_cast<std::size_t>(taking_part_); ++i)
         for (std::size_t k = 0; k < numbers.size(); ++k) numbers[k] += sums_[i][k];
       outer(numbers);
-      omp_set_num_threads(1);                                              // a virtual rank may have run meanwhile
+      omp_set_num_threads(1);  // a virtual rank may have run meanwhile
     }
     threads_->barrier();
     if (slice != 0) std::copy(sums_[0].begin(), sums_[0].end(), numbers.begin());
-    threads_->barrier();                                                   // now slice 0 may change its numbers
+    threads_->barrier();  // now slice 0 may change its numbers
   }
 
  private:
   std::shared_ptr<Cpu::Threads> threads_;
-  int taking_part_ = 0;                                                    // in this run, or in the last one
+  int taking_part_ = 0;  // in this run, or in the last one
   std::vector<Cpu::block> memory_;
   std::vector<Span<float>> gradients_;
   std::vector<std::vector<RowGradients>> own_tables_;
@@ -124,8 +123,7 @@ class SliceThreads {
 /// cost    gradients for each slice but the first, and their sum. If that would cost more than it saves, with many
 ///         variables and few rows, all threads compute each layer together, with OpenMP
 /// order   gradients are added up in the order of slices: the same bits for the same number of threads
-template <class Net>
-class SlicedExecutor {
+template <class Net> class SlicedExecutor {
   using One                         = GraphExecutor<Net, Cpu>;
   static constexpr auto const& plan = One::plan;
   static constexpr bool is_list     = requires { typename Net::sequential; };
@@ -140,14 +138,15 @@ class SlicedExecutor {
 
   static constexpr std::size_t num_inputs = One::num_inputs, num_outputs = One::num_outputs;
   static constexpr std::size_t width(std::size_t o) { return One::width(o); }
-  static constexpr int         ragged_of(std::size_t) { return -1; }       // rows have one shape
+  static constexpr int ragged_of(std::size_t) { return -1; }  // rows have one shape
 
   /// rows      of every batch that this executor takes, at least 1
   /// variables, gradients, tables, overwritten    as of GraphExecutor
   /// threads   made when first needed
   /// units     as of GraphExecutor: all threads then compute each layer together, as there is one gradient of each unit
   SlicedExecutor(Cpu const& device, int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables,
-                 std::unique_ptr<SliceThreads>& threads, Overwritten const& overwritten = {}, UnitMemory* units = nullptr)
+                 std::unique_ptr<SliceThreads>& threads, Overwritten const& overwritten = {},
+                 UnitMemory* units = nullptr)
       : rows_{rows}, overwritten_{overwritten} {
     auto const n = units != nullptr ? 0 : slices_of(device, rows);
     if (n == 0) {
@@ -170,7 +169,7 @@ class SlicedExecutor {
     for (std::size_t i = 0; i < num_inputs; ++i)
       if (One::asks(i)) d_input_[i] = device.allocate(bytes_of(rows, One::width_in(i)));
   }
-  SlicedExecutor(SlicedExecutor const&)            = delete;               // passes hold the addresses of its parts
+  SlicedExecutor(SlicedExecutor const&)            = delete;  // passes hold the addresses of its parts
   SlicedExecutor& operator=(SlicedExecutor const&) = delete;
 
   /// Bytes that an executor of so many rows allocates, with the gradients of the device's other threads.
@@ -180,17 +179,18 @@ class SlicedExecutor {
     auto const alone = Cpu::OneThread{};
     auto sum         = ShareMemory{.gradients = static_cast<std::size_t>(device.threads() - 1) * plan.bytes_per_step()};
     for (int i = 0; i < n; ++i)
-      sum.activations += One::planned_bytes(static_cast<int>(share(static_cast<std::size_t>(rows), i, n).size()), {},
-                                            overwritten);
-    for (std::size_t o = 0; o < num_outputs; ++o) sum.activations += (overwritten[o] ? 1 : 2) * bytes_of(rows, width(o));
+      sum.activations +=
+          One::planned_bytes(static_cast<int>(share(static_cast<std::size_t>(rows), i, n).size()), {}, overwritten);
+    for (std::size_t o = 0; o < num_outputs; ++o)
+      sum.activations += (overwritten[o] ? 1 : 2) * bytes_of(rows, width(o));
     for (std::size_t i = 0; i < num_inputs; ++i)
       if (One::asks(i)) sum.activations += bytes_of(rows, One::width_in(i));
     return sum;
   }
 
-  int         rows() const { return rows_; }
+  int rows() const { return rows_; }
   std::size_t size(std::size_t o) const { return static_cast<std::size_t>(rows_) * width(o); }
-  bool        has_room(Rooms const&) const { return true; }
+  bool has_room(Rooms const&) const { return true; }
   auto const& ragged(std::size_t i) const { return slices_[0]->ragged(i); }
 
   /// Sets input i of the next pass: (rows, field). Read again by backward, so it must live until then.
@@ -203,7 +203,7 @@ class SlicedExecutor {
   void forward(Pass const& pass) {
     if (threads_ == nullptr) return slices_[0]->forward(pass);
     each_slice([&](Part& part) {
-      if (!is_list && pass.training) threads_->clear(part.slice);          // forward may write what statistics move to
+      if (!is_list && pass.training) threads_->clear(part.slice);  // forward may write what statistics move to
       slice(part).forward(pass_of(part, pass));
       for (std::size_t o = 0; o < num_outputs; ++o) copy(part, width(o), slice(part).output(o), output_[o]);
     });
@@ -228,10 +228,9 @@ class SlicedExecutor {
 
   /// ready     called on the calling thread with an end: gradients below it are final
   /// at_end    true: one call of `ready`, at the end, is enough
-  template <class Ready>
-  void backward(Pass const& pass, Ready&& ready, bool at_end) {
+  template <class Ready> void backward(Pass const& pass, Ready&& ready, bool at_end) {
     if (threads_ == nullptr) return slices_[0]->backward(pass, ready);
-    auto final_end = plan::header;                                         // of slice 0
+    auto final_end = plan::header;  // of slice 0
     auto const all = Range{final_end, plan.elements - plan::trailer};
     threads_->begin();
     each_slice([&](Part& part) {
@@ -299,8 +298,7 @@ class SlicedExecutor {
 
   void copy_d_outputs(Part const& part) {
     for (std::size_t o = 0; o < num_outputs; ++o)
-      std::copy_n(own_d_output(o) + part.rows.begin * width(o), part.rows.size() * width(o),
-                  slice(part).d_output(o));
+      std::copy_n(own_d_output(o) + part.rows.begin * width(o), part.rows.size() * width(o), slice(part).d_output(o));
   }
   void copy_d_inputs(Part const& part) {
     for (std::size_t i = 0; i < num_inputs; ++i)
@@ -308,34 +306,34 @@ class SlicedExecutor {
         copy(part, One::width_in(i), slice(part).d_input(i), d_input_[i]);
   }
 
-  template <class F>
-  void each_slice(F const& f) {
-    threads_->run(static_cast<int>(parts_.size()),
-                  [&](int i) { f(parts_[static_cast<std::size_t>(i)]); });
+  template <class F> void each_slice(F const& f) {
+    threads_->run(static_cast<int>(parts_.size()), [&](int i) { f(parts_[static_cast<std::size_t>(i)]); });
   }
 
   static Pass pass_of(Part& part, Pass pass) {
     part.outer = pass.together;
     pass.now.first_row += part.rows.begin;
     pass.first_of_share = part.rows.begin;
-    pass.together = {[](void* of, Span<double> sums) {
+    pass.together       = {[](void* of, Span<double> sums) {
                        auto& self = *static_cast<Part*>(of);
                        self.of->threads_->join(self.slice, sums, self.outer);
-                     }, &part};
-    pass.share    = {[](void* of, Span<double> sums) {
-                       auto& self = *static_cast<Part*>(of);
-                       self.of->threads_->join(self.slice, sums, {});
-                     }, &part};
+                     },
+                           &part};
+    pass.share          = {[](void* of, Span<double> sums) {
+                    auto& self = *static_cast<Part*>(of);
+                    self.of->threads_->join(self.slice, sums, {});
+                  },
+                           &part};
     return pass;
   }
 
   int rows_;
   Overwritten overwritten_;
-  SliceThreads* threads_ = nullptr;                                        // null: one executor, of all rows
+  SliceThreads* threads_ = nullptr;  // null: one executor, of all rows
   std::vector<Part> parts_;
   std::vector<std::unique_ptr<One>> slices_;
   std::array<Cpu::block, num_outputs> output_, d_output_;
-  std::array<Cpu::block, num_inputs> d_input_;                     // of inputs whose gradient is asked for
+  std::array<Cpu::block, num_inputs> d_input_;  // of inputs whose gradient is asked for
 };
 
 }  // namespace chorale::nn

@@ -10,16 +10,14 @@
 namespace chorale::nn::graph {
 
 /// True if a layer of the network is split over an axis, of one rank or several.
-template <class Calls>
-constexpr bool is_split(Calls const& g) {
+template <class Calls> constexpr bool is_split(Calls const& g) {
   for (auto const& call : g.calls)
     if (!call.ops->axis.empty()) return true;
   return false;
 }
 
 /// True if gradients of variables are added up over the ranks along an axis, as each rank has a part of the positions.
-template <class Calls>
-constexpr bool has_sums(Calls const& g) {
+template <class Calls> constexpr bool has_sums(Calls const& g) {
   for (auto const& variable : g.variables)
     if (!variable.summed.empty()) return true;
   return false;
@@ -27,8 +25,7 @@ constexpr bool has_sums(Calls const& g) {
 
 /// True if a share of a batch is computed at once, and not slice by slice: ranks along an axis compute it together, or a
 /// layer says that what comes of a row depends on others.
-template <class Calls>
-constexpr bool is_in_one_piece(Calls const& g) {
+template <class Calls> constexpr bool is_in_one_piece(Calls const& g) {
   for (auto const& call : g.calls)
     if (call.ops->axis_size > 1 || call.ops->whole_share) return true;
   return false;
@@ -37,13 +34,12 @@ constexpr bool is_in_one_piece(Calls const& g) {
 /// An axis of a mesh that a network asks for.
 struct AxisAsked {
   std::string_view name{};
-  int size = 1;
-  bool same_rows = false;                                                  // of a batch: a layer needs them on all ranks
+  int size       = 1;
+  bool same_rows = false;  // of a batch: a layer needs them on all ranks
 };
 
 /// The axes of several ranks that layers of the network are split over, each once, in the order of calls.
-template <class Calls>
-constexpr std::vector<AxisAsked> axes_asked(Calls const& g) {
+template <class Calls> constexpr std::vector<AxisAsked> axes_asked(Calls const& g) {
   auto all = std::vector<AxisAsked>{};
   for (auto const& call : g.calls) {
     if (call.ops->axis_size == 1) continue;

@@ -17,8 +17,7 @@
 namespace chorale::nn::graph {
 
 /// Outputs of a network of which each rank along an axis has a part of every vector, put together for predictions.
-template <class Net>
-class SplitOutputs {
+template <class Net> class SplitOutputs {
   static constexpr auto const& g = Traced<Net, NoDevice>::calls;
 
  public:
@@ -49,8 +48,7 @@ class SplitOutputs {
   }
 
  private:
-  template <class... O>
-  static constexpr std::array<std::size_t, sizeof...(O)> last_of(List<O...>) {
+  template <class... O> static constexpr std::array<std::size_t, sizeof...(O)> last_of(List<O...>) {
     return {static_cast<std::size_t>(O::back)...};
   }
   static constexpr auto last_dimension = last_of(typename OutputsIn<Net>::values{});

@@ -12,8 +12,7 @@
 namespace chorale::nn::graph {
 
 /// The stages of all calls, one after another in one block of memory.
-template <class Net, class D>
-class Stages {
+template <class Net, class D> class Stages {
   using Low                      = Lowered<Net, D>;
   static constexpr auto const& g = Low::calls;
   static constexpr auto N        = Low::counts;

@@ -23,13 +23,10 @@ namespace chorale::nn::graph {
 /// Compares the outputs of a network with the fields of a batch: losses of terms, which are OfOutput<F, loss>.
 ///
 /// Executing   the executor that has the outputs
-template <class Net, class D, class Executing>
-struct TermLosses {
-  using All = OutputsIn<Net>;
-  template <class Term>
-  static constexpr std::size_t output_of = index_of<typename Term::field, typename All::fields>;
-  template <class Term>
-  using ValueOf = typename Nth<output_of<Term>, typename All::values>::type;
+template <class Net, class D, class Executing> struct TermLosses {
+  using All                                                    = OutputsIn<Net>;
+  template <class Term> static constexpr std::size_t output_of = index_of<typename Term::field, typename All::fields>;
+  template <class Term> using ValueOf = typename Nth<output_of<Term>, typename All::values>::type;
 
   /// The rows of output o that belong to row r of the batch: its positions, or itself.
   static Range row_of(Executing const& executor, std::size_t o, std::size_t r) {
@@ -69,8 +66,8 @@ struct TermLosses {
       auto sum = 0.0;
       each_ragged<Term>(batch, executor, [&](std::size_t r, Range row, auto const* wanted) {
         auto const groups = C::groups(row.size()), numbers = row.size() * C::of_position;
-        auto* const d     = dy + row.begin * C::of_position;
-        auto factor       = term.weight;
+        auto* const d = dy + row.begin * C::of_position;
+        auto factor   = term.weight;
         if constexpr (!counts_positions<decltype(Term::what)>) factor /= static_cast<float>(groups);
         if constexpr (!std::is_void_v<W>) factor *= static_cast<float>(batch[W{}][r]);
         auto const of_row =
@@ -95,8 +92,8 @@ struct TermLosses {
       });
       return static_cast<double>(sum);
     } else {
-      return static_cast<double>(term.what.counted(batch.rows * C::positions, C::width,
-                                                   batch[typename Term::field{}].data()));
+      return static_cast<double>(
+          term.what.counted(batch.rows * C::positions, C::width, batch[typename Term::field{}].data()));
     }
   }
 
@@ -106,13 +103,20 @@ struct TermLosses {
     auto may = typename Executing::Overwritten{};
     auto all = std::array<int, Executing::num_outputs>{};
     if constexpr (!QueuesWork<D>) {
-      std::apply([&](auto const&... term) {
-        ([&] {
-          constexpr auto o = output_of<std::remove_cvref_t<decltype(term)>>;
-          if constexpr (requires { { term.what.overwrites() } -> std::same_as<bool>; }) may[o] = term.what.overwrites();
-          ++all[o];
-        }(), ...);
-      }, losses);
+      std::apply(
+          [&](auto const&... term) {
+            (
+                [&] {
+                  constexpr auto o = output_of<std::remove_cvref_t<decltype(term)>>;
+                  if constexpr (requires {
+                                  { term.what.overwrites() } -> std::same_as<bool>;
+                                })
+                    may[o] = term.what.overwrites();
+                  ++all[o];
+                }(),
+                ...);
+          },
+          losses);
       std::apply([&](auto const&... term) { (++all[output_of<std::remove_cvref_t<decltype(term)>>], ...); }, metrics);
     }
     for (std::size_t o = 0; o < may.size(); ++o) may[o] = may[o] && all[o] == 1;
@@ -123,9 +127,9 @@ struct TermLosses {
   template <class Term, class Batch>
   static float loss_of_fixed(Term const& term, Batch const& batch, float const* y, float* dy, AxisGroups axes,
                              typename Kernels<D>::Scratch& scratch) {
-    using F           = typename Term::field;
-    using W           = typename Term::row_weight;
-    using C           = Compared<decltype(Term::what), ValueOf<Term>, F>;
+    using F               = typename Term::field;
+    using W               = typename Term::row_weight;
+    using C               = Compared<decltype(Term::what), ValueOf<Term>, F>;
     constexpr auto of_row = ValueOf<Term>::size;
     auto const* wanted    = batch[F{}].data();
     auto const scaled     = term.weight / static_cast<float>(counts_positions<decltype(Term::what)> ? 1 : C::positions);
@@ -138,7 +142,7 @@ struct TermLosses {
           auto const numbers  = term.what.scratch(n);
           auto const* const x = y + first * of_row;
           return term.what.compute_along(group_along<A>(axes), n, C::width, x, wanted + first * F::size, d,
-                                         Span<float>{scratch.take(numbers), numbers});
+                                            Span<float>{scratch.take(numbers), numbers});
         } else {
           return loss::sum_of<D>(term.what, n, C::width, y + first * of_row, wanted + first * F::size, d);
         }
@@ -150,9 +154,8 @@ struct TermLosses {
       return compute(0, batch.rows, scaled);
     } else {
       auto const weights = batch[W{}];
-      return static_cast<float>(sum_over(batch.rows, [&](std::size_t r) {
-        return compute(r, 1, scaled * static_cast<float>(weights[r]));
-      }));
+      return static_cast<float>(
+          sum_over(batch.rows, [&](std::size_t r) { return compute(r, 1, scaled * static_cast<float>(weights[r])); }));
     }
   }
 };

@@ -28,11 +28,9 @@
 namespace chorale::nn::graph {
 
 /// The states of metrics of outputs.
-template <class Metrics>
-struct StatesOfTerms;
+template <class Metrics> struct StatesOfTerms;
 // Those of a tuple of OfOutput.
-template <class... Term>
-struct StatesOfTerms<std::tuple<Term...>> {
+template <class... Term> struct StatesOfTerms<std::tuple<Term...>> {
   using type = metric::StatesOf<decltype(Term::what)...>;
   static type make(std::tuple<Term...> const& metrics) {
     return std::apply([](auto const&... term) { return type{std::make_tuple(term.what...)}; }, metrics);
@@ -44,14 +42,11 @@ struct StatesOfTerms<std::tuple<Term...>> {
 /// Outputs   what has the outputs: output(o) and d_output(o) of size(o) numbers, (rows, ..); ragged_of(o), ragged(i)
 /// Losses    std::tuple of OfOutput<F, loss>
 /// Metrics   std::tuple of OfOutput<F, metric>
-template <class Net, class D, class Outputs, class Losses, class Metrics>
-class TermScores {
-  using Compare = TermLosses<Net, D, Outputs>;
-  template <class Term>
-  using ValueOf = typename Compare::template ValueOf<Term>;
-  template <class Term>
-  static constexpr std::size_t output_of = Compare::template output_of<Term>;
-  static constexpr std::size_t num_losses = std::tuple_size_v<Losses>;
+template <class Net, class D, class Outputs, class Losses, class Metrics> class TermScores {
+  using Compare                                                = TermLosses<Net, D, Outputs>;
+  template <class Term> using ValueOf                          = typename Compare::template ValueOf<Term>;
+  template <class Term> static constexpr std::size_t output_of = Compare::template output_of<Term>;
+  static constexpr std::size_t num_losses                      = std::tuple_size_v<Losses>;
 
  public:
   /// Names of the losses of all outputs, if there are several, and of all metrics.
@@ -60,11 +55,10 @@ class TermScores {
     auto names            = std::array<std::string_view, losses + std::tuple_size_v<Metrics>>{};
     auto at               = std::size_t{0};
     [&]<class... L, class... M>(std::type_identity<std::tuple<L...>>, std::type_identity<std::tuple<M...>>) {
-      if constexpr (losses > 0)
-        ((names[at++] = score_name<typename L::field, decltype(L::what)>), ...);
-      ((names[at++] = Outputs::num_outputs > 1
-                          ? std::string_view{score_name<typename M::field, decltype(M::what)>}
-                          : metric::name_of<decltype(M::what)>()), ...);
+      if constexpr (losses > 0) ((names[at++] = score_name<typename L::field, decltype(L::what)>), ...);
+      ((names[at++] = Outputs::num_outputs > 1 ? std::string_view{score_name<typename M::field, decltype(M::what)>}
+                                               : metric::name_of<decltype(M::what)>()),
+       ...);
     }(std::type_identity<Losses>{}, std::type_identity<Metrics>{});
     return names;
   }();
@@ -104,8 +98,7 @@ class TermScores {
   ///
   /// over    the states of metrics that count it
   /// axes    along which outputs are split
-  template <class Batch>
-  Sums of(Batch const& batch, Outputs& outputs, metric::Over over, AxisGroups axes) {
+  template <class Batch> Sums of(Batch const& batch, Outputs& outputs, metric::Over over, AxisGroups axes) {
     if constexpr (QueuesWork<D>) {
       return queued(batch, outputs, over);
     } else {
@@ -116,8 +109,7 @@ class TermScores {
   }
 
   /// The metrics of a batch alone.
-  template <class Batch>
-  Sums metrics(Batch const& batch, Outputs& outputs, metric::Over over) {
+  template <class Batch> Sums metrics(Batch const& batch, Outputs& outputs, metric::Over over) {
     auto sums = Sums{};
     auto at   = num_losses > 1 ? num_losses : 0;
     metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
@@ -127,8 +119,7 @@ class TermScores {
   }
 
   /// The losses of a batch alone. Writes the gradients by the outputs.
-  template <class Batch>
-  Sums losses(Batch const& batch, Outputs& outputs, AxisGroups axes) {
+  template <class Batch> Sums losses(Batch const& batch, Outputs& outputs, AxisGroups axes) {
     auto sums      = Sums{};
     auto has       = std::array<bool, Outputs::num_outputs>{};
     auto at        = std::size_t{0};
@@ -159,23 +150,26 @@ class TermScores {
 
  private:
   /// Losses and metrics of a device that QueuesWork, which adds them up by kernels where it has some.
-  template <class Batch>
-  Sums queued(Batch const& batch, Outputs& outputs, metric::Over over) {
+  template <class Batch> Sums queued(Batch const& batch, Outputs& outputs, metric::Over over) {
     auto terms = QueuedTerms<D>{outputs.step()};
     auto has   = std::array<bool, Outputs::num_outputs>{};
     auto sums  = Sums{};
     auto at    = std::size_t{0};
-    std::apply([&](auto const&... term) {
-      ([&] {
-        using Term       = std::remove_cvref_t<decltype(term)>;
-        constexpr auto o = output_of<Term>;
-        auto const n     = outputs.size(o);
-        auto* const dy   = has[o] ? second_.take(n) : outputs.d_output(o);
-        terms.template loss<ValueOf<Term>>(term, batch, outputs.output(o), dy, n);
-        if (std::exchange(has[o], true))
-          Kernels<D>::add(Kernels<D>::matrix(1, static_cast<int>(n)), dy, outputs.d_output(o));
-      }(), ...);
-    }, losses_);
+    std::apply(
+        [&](auto const&... term) {
+          (
+              [&] {
+                using Term       = std::remove_cvref_t<decltype(term)>;
+                constexpr auto o = output_of<Term>;
+                auto const n     = outputs.size(o);
+                auto* const dy   = has[o] ? second_.take(n) : outputs.d_output(o);
+                terms.template loss<ValueOf<Term>>(term, batch, outputs.output(o), dy, n);
+                if (std::exchange(has[o], true))
+                  Kernels<D>::add(Kernels<D>::matrix(1, static_cast<int>(n)), dy, outputs.d_output(o));
+              }(),
+              ...);
+        },
+        losses_);
     for (std::size_t o = 0; o < has.size(); ++o)
       if (!has[o]) Kernels<D>::zero(outputs.size(o), outputs.d_output(o));
     metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {
@@ -189,10 +183,10 @@ class TermScores {
       sums.loss += sum;
       if constexpr (num_losses > 1) sums.metrics[at++] = sum;
     }
-    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {       // the host computes those without a kernel
-      auto const sum     = terms.next();
-      sums.metrics[at++] = QueuedTerms<D>::template computes<decltype(term)> ? sum
-                                                                             : measure<I>(term, batch, outputs, over);
+    metric::each_of(metrics_, [&]<std::size_t I>(auto const& term) {  // the host computes those without a kernel
+      auto const sum = terms.next();
+      sums.metrics[at++] =
+          QueuedTerms<D>::template computes<decltype(term)> ? sum : measure<I>(term, batch, outputs, over);
     });
     return sums;
   }
@@ -211,15 +205,17 @@ class TermScores {
         auto const groups    = C::groups(row.size());
         auto const* const at = y + row.begin * C::of_position;
         if constexpr (has_state) states_.template add<I>(over, groups, C::width, at, wanted, targets);
-        else sum += static_cast<double>(metric::sum_of(term.what, groups, C::width, at, wanted, targets)) /
-                    static_cast<double>(groups);
+        else
+          sum += static_cast<double>(metric::sum_of(term.what, groups, C::width, at, wanted, targets)) /
+                 static_cast<double>(groups);
       });
     } else {
       auto const* const wanted = batch[F{}].data();
       auto const groups        = batch.rows * C::positions;
       if constexpr (has_state) states_.template add<I>(over, groups, C::width, y, wanted, targets);
-      else sum = static_cast<double>(metric::sum_of(term.what, groups, C::width, y, wanted, targets)) /
-                 static_cast<double>(C::positions);
+      else
+        sum = static_cast<double>(metric::sum_of(term.what, groups, C::width, y, wanted, targets)) /
+              static_cast<double>(C::positions);
     }
     if constexpr (has_state) return metric::not_in_header(over);
     else return static_cast<float>(sum);
@@ -228,8 +224,8 @@ class TermScores {
   Losses losses_;
   Metrics metrics_;
   [[no_unique_address]] typename StatesOfTerms<Metrics>::type states_;
-  typename Kernels<D>::Scratch second_;                                    // a gradient that is added to another
-  typename Kernels<D>::Scratch scratch_;                                   // of losses of outputs that are split
+  typename Kernels<D>::Scratch second_;   // a gradient that is added to another
+  typename Kernels<D>::Scratch scratch_;  // of losses of outputs that are split
 };
 
 }  // namespace chorale::nn::graph

@@ -16,8 +16,7 @@
 namespace chorale::nn::graph {
 
 /// The units of a network, in arrays. See UnitsView.
-template <Counts N>
-struct Units {
+template <Counts N> struct Units {
   std::array<int, N.calls> of_call{}, first_call{};
   std::array<int, N.variables> of_variable{};
   std::size_t turns = 0;
@@ -32,8 +31,7 @@ struct Units {
 /// planned   the plan's variables
 /// keeps     variables that several calls use, and those of layers with variables that are not trained, are in a unit that
 ///           is kept for a step: calls far apart write their gradients, or forward does
-template <Counts N>
-constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> planned) {
+template <Counts N> constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> planned) {
   auto made = Units<N>{};
   made.of_call.fill(-1);
   auto const each_use = [&](CallRecord const& call, auto&& f) {
@@ -46,14 +44,14 @@ constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> plan
   };
   auto const takes_turns = [&](CallRecord const& call) { return call.uses > 0 && !is_kept(call); };
   // The elements of call c, or of those of its Recompute from c on.
-  auto const size_from = [&](std::size_t c) {
+  auto const size_from   = [&](std::size_t c) {
     auto size       = std::size_t{0};
     auto const mine = g.calls[c].recompute;
     for (auto i = c; i < N.calls && (i == c || (mine >= 0 && g.calls[i].recompute == mine)); ++i)
       if (takes_turns(g.calls[i])) each_use(g.calls[i], [&](std::size_t v) { size += plan::aligned(planned[v].size); });
     return size;
   };
-  auto const each_group = [&](auto&& f) {                                  // f(call, whether it begins a group)
+  auto const each_group = [&](auto&& f) {  // f(call, whether it begins a group)
     auto last = -1;
     for (std::size_t c = 0; c < N.calls; ++c) {
       if (!takes_turns(g.calls[c])) continue;
@@ -65,12 +63,12 @@ constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> plan
   each_group([&](std::size_t c, bool begins) {
     if (begins) largest = std::max(largest, size_from(c));
   });
-  auto filled = largest;                                                   // of the last unit
+  auto filled = largest;  // of the last unit
   each_group([&](std::size_t c, bool begins) {
     auto const size = begins ? size_from(c) : 0;
     if (begins && filled + size > largest) {
       made.first_call[made.turns++] = static_cast<int>(c);
-      filled = 0;
+      filled                        = 0;
     }
     filled += size;
     made.of_call[c] = static_cast<int>(made.turns) - 1;
@@ -86,20 +84,19 @@ constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> plan
 }
 
 /// Refuses a network that has no units. A function, as clang abandons a class with a failed static_assert.
-template <class Net>
-constexpr void check_units() {
-  static_assert(plan_for<Net>().table_elements == 0 || !axes_asked(Traced<Net, NoDevice>::calls).empty(),
-                "chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of a table of "
-                "this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or use "
-                "MultiWorkerMirroredStrategy");                            // one along an Axis is refused by Live
+template <class Net> constexpr void check_units() {
+  static_assert(
+      plan_for<Net>().table_elements == 0 || !axes_asked(Traced<Net, NoDevice>::calls).empty(),
+      "chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of a table of "
+      "this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or use "
+      "MultiWorkerMirroredStrategy");  // one along an Axis is refused by Live
 }
 
 /// The units of network Net on device D.
-template <class Net, class D>
-struct UnitsOf {
+template <class Net, class D> struct UnitsOf {
   static constexpr auto const& plan = plan_for<Net>();
-  static constexpr auto arrays = (check_units<Net>(), cut_units(Traced<Net, D>::calls, plan.variables));
-  static constexpr UnitsView view = arrays.view();
+  static constexpr auto arrays      = (check_units<Net>(), cut_units(Traced<Net, D>::calls, plan.variables));
+  static constexpr UnitsView view   = arrays.view();
 };
 
 }  // namespace chorale::nn::graph

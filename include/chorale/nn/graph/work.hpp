@@ -17,19 +17,18 @@ namespace chorale::nn::graph {
 /// of two values has one more for each of them that is needed, and an inner one of a layer has both.
 ///
 /// keeps   additions, and layers without products, count as nothing; so do values that are computed again
-template <Counts N>
-constexpr NetworkWork work_of(Fixed<N> const& g) {
+template <Counts N> constexpr NetworkWork work_of(Fixed<N> const& g) {
   auto const trains = trained_values(g);
-  auto reached      = std::array<bool, N.values>{};                        // by backward
+  auto reached      = std::array<bool, N.values>{};  // by backward
   for (auto const v : g.outputs) reached[at(v)] = true;
   auto work = NetworkWork{};
   for (std::size_t c = N.calls; c-- > 0;) {
-    auto const& call  = g.calls[c];
-    auto const in     = [&](int i) { return at(g.ins[at(call.first_in + i)]); };
-    auto wanted       = 0;                                                 // inputs whose gradient is needed
-    auto trained      = false;
-    auto counts       = false;                                             // true if backward runs this call
-    auto lookups      = std::size_t{0};
+    auto const& call = g.calls[c];
+    auto const in    = [&](int i) { return at(g.ins[at(call.first_in + i)]); };
+    auto wanted      = 0;  // inputs whose gradient is needed
+    auto trained     = false;
+    auto counts      = false;  // true if backward runs this call
+    auto lookups     = std::size_t{0};
     for (int i = 0; i < call.ins; ++i) wanted += trains[in(i)] ? 1 : 0;
     for (int i = 0; i < call.uses; ++i) {
       auto const& v = g.variables[at(g.uses[at(call.first_use + i)])];

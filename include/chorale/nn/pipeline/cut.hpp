@@ -20,8 +20,7 @@ namespace chorale::nn {
 ///
 ///   auto const y = nn::stage_ends_after(encoder(x));
 ///   return nn::outputs<Words>(decoder(y));
-template <class D, class O>
-constexpr Tensor<D, O> stage_ends_after(Tensor<D, O> x) {
+template <class D, class O> constexpr Tensor<D, O> stage_ends_after(Tensor<D, O> x) {
   x.trace->cuts.push_back(static_cast<int>(x.trace->calls.size()));
   return x;
 }
@@ -48,7 +47,7 @@ struct Cut {
 ///           for adding to its gradient
 constexpr std::size_t time_of(CallRecord const& call) {
   auto const multiplies = 2 * call.products >= call.elements;
-  return call.products + (multiplies ? 12 : 8) * call.elements + 1;        // 1: calls that have neither
+  return call.products + (multiplies ? 12 : 8) * call.elements + 1;  // 1: calls that have neither
 }
 
 /// Cuts a network in sections: as the user has named, or so that the longest time of a section is as short as it can be;
@@ -74,8 +73,8 @@ constexpr Cut cut_of(Records const& g, Span<int const> named, int sections) {
     return cut;
   }
   // Calls with variables begin blocks, in which nothing is cut, so that each section has variables.
-  auto first  = std::vector<int>{};                                        // call of each block, and the end of all
-  auto before = std::vector<std::size_t>{};                                // times of all blocks before each
+  auto first  = std::vector<int>{};          // call of each block, and the end of all
+  auto before = std::vector<std::size_t>{};  // times of all blocks before each
   auto sum    = std::size_t{0};
   for (auto c = 0; c < calls; ++c) {
     if (g.calls[at(c)].uses > 0) {
@@ -87,7 +86,7 @@ constexpr Cut cut_of(Records const& g, Span<int const> named, int sections) {
   auto const blocks = static_cast<int>(first.size());
   if (blocks < sections) return {{}, CutFlaw::no_variables};
   first.push_back(calls), before.push_back(sum);
-  auto const time = [&](int from, int to) { return before[at(to)] - before[at(from)]; };
+  auto const time   = [&](int from, int to) { return before[at(to)] - before[at(from)]; };
   /// The first block of the last `count` sections, if these have all that fits.
   auto const begins = [&](int count, std::size_t most) {
     auto from = blocks;
@@ -95,7 +94,7 @@ constexpr Cut cut_of(Records const& g, Span<int const> named, int sections) {
       while (from > 0 && time(from - 1, end) <= most) --from;
     return from;
   };
-  auto low = std::size_t{0}, high = sum;                                   // the smallest number for which all fits
+  auto low = std::size_t{0}, high = sum;  // the smallest number for which all fits
   while (low < high) {
     auto const middle = low + (high - low) / 2;
     if (begins(sections, middle) == 0) high = middle;
@@ -117,14 +116,17 @@ constexpr Cut cut_of(Records const& g, Span<int const> named, int sections) {
 }
 
 /// Says why a network cannot be cut. A function, as clang abandons a class with a failed static_assert.
-template <CutFlaw flaw>
-constexpr bool report_cut() {
-  static_assert(flaw != CutFlaw::few_calls, "chorale: this network has fewer calls of layers than the pipeline has "
-      "sections. Use fewer stages, or fewer chunks. See docs/43-pipelines.md");
-  static_assert(flaw != CutFlaw::named_others, "chorale: this network names the ends of its sections by "
-      "nn::stage_ends_after, but not one fewer than the pipeline has sections: stages times chunks. See "
-      "docs/43-pipelines.md");
-  static_assert(flaw != CutFlaw::no_variables, "chorale: a section of this pipeline has no variables, so its stage "
+template <CutFlaw flaw> constexpr bool report_cut() {
+  static_assert(flaw != CutFlaw::few_calls,
+                "chorale: this network has fewer calls of layers than the pipeline has "
+                "sections. Use fewer stages, or fewer chunks. See docs/43-pipelines.md");
+  static_assert(flaw != CutFlaw::named_others,
+                "chorale: this network names the ends of its sections by "
+                "nn::stage_ends_after, but not one fewer than the pipeline has sections: stages times chunks. See "
+                "docs/43-pipelines.md");
+  static_assert(
+      flaw != CutFlaw::no_variables,
+      "chorale: a section of this pipeline has no variables, so its stage "
       "would learn nothing. Use fewer stages, or name the ends by nn::stage_ends_after. See docs/43-pipelines.md");
   return flaw == CutFlaw::none;
 }

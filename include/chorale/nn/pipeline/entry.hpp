@@ -26,11 +26,11 @@ enum class Work : std::uint8_t { forward, backward, by_inputs, by_weights };
 constexpr bool gives_gradient(Work work) { return work == Work::backward || work == Work::by_inputs; }
 /// True for the last work on a micro-batch: afterwards its activations are not needed any more.
 constexpr bool is_last(Work work) { return work == Work::backward || work == Work::by_weights; }
-constexpr int  ticks_of(Work work) { return work == Work::backward ? 2 : 1; }
+constexpr int ticks_of(Work work) { return work == Work::backward ? 2 : 1; }
 
 /// One entry of a schedule.
 struct Entry {
-  int tick        = 0;                                                     // when it begins: no two of a stage alike
+  int tick        = 0;  // when it begins: no two of a stage alike
   int stage       = 0;
   Work work       = Work::forward;
   int micro_batch = 0;
@@ -52,22 +52,20 @@ using Entries = std::vector<Entry>;
 ///                     the order alone: a Timetable has the earliest ticks
 template <class S>
 concept PipelineSchedule = requires(int stages) {
-  { S::micro_batches }    -> std::convertible_to<int>;                     // of a step, at least 1
-  { S::chunks }           -> std::convertible_to<int>;                     // sections of each stage, at least 1
-  { S::entries(stages) }  -> std::same_as<pipelines::Entries>;
+  { S::micro_batches } -> std::convertible_to<int>;  // of a step, at least 1
+  { S::chunks } -> std::convertible_to<int>;         // sections of each stage, at least 1
+  { S::entries(stages) } -> std::same_as<pipelines::Entries>;
 };
 
 namespace pipelines {
 
 /// The section that a stage computes as one of its chunks.
-template <class S>
-constexpr int section_of(int stage, int chunk, int stages) {
+template <class S> constexpr int section_of(int stage, int chunk, int stages) {
   if constexpr (requires { S::section(stage, chunk, stages); }) return S::section(stage, chunk, stages);
   else return chunk * stages + stage;
 }
 /// True for the stage that computes the last section: it has losses, metrics and outputs.
-template <class S>
-constexpr bool has_outputs(int stage, int stages) {
+template <class S> constexpr bool has_outputs(int stage, int stages) {
   for (int chunk = 0; chunk < S::chunks; ++chunk)
     if (section_of<S>(stage, chunk, stages) == stages * S::chunks - 1) return true;
   return false;
@@ -77,8 +75,7 @@ constexpr bool has_outputs(int stage, int stages) {
 ///
 ///   constexpr pipelines::Entries mine(int stages) { .. }
 ///   pipelined<pipelines::Table<mine, 4>>()
-template <auto entries_of, int m, int n = 1>
-struct Table {
+template <auto entries_of, int m, int n = 1> struct Table {
   static constexpr int micro_batches = m, chunks = n;
   static constexpr Entries entries(int stages) { return entries_of(stages); }
 };

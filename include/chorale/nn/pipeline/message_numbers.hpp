@@ -38,7 +38,7 @@ class MessageNumbers {
     return static_cast<std::uint32_t>(what * micro_batches_ + at(k));
   }
 
-  std::size_t values_ = 0, ins_ = 0, outputs_ = 0;                         // of the network
+  std::size_t values_ = 0, ins_ = 0, outputs_ = 0;  // of the network
   std::size_t sections_ = 0, micro_batches_ = 1;
 };
 

@@ -22,15 +22,15 @@ class Messages {
 
   /// Begin to send, and to receive. The two ends of a message use the same number; messages with one number between two
   /// stages arrive in the order sent. Return what wait() takes.
-  virtual std::size_t send(int stage, std::uint32_t number, ConstBytes out)  = 0;
-  virtual std::size_t receive(int stage, std::uint32_t number, Bytes in) = 0;
+  virtual std::size_t send(int stage, std::uint32_t number, ConstBytes out) = 0;
+  virtual std::size_t receive(int stage, std::uint32_t number, Bytes in)    = 0;
   /// Returns when a message is over. All others go on meanwhile, so that no order of waits makes stages wait for ever,
   /// if what they do can be done in that order.
-  virtual void wait(std::size_t message) = 0;
-  virtual void wait_all()                = 0;
+  virtual void wait(std::size_t message)                                    = 0;
+  virtual void wait_all()                                                   = 0;
   /// Lets all messages go on as far as they can without waiting: to be called while a stage computes, as a message that
   /// is longer than what a transport holds goes on only when both ends look after it.
-  virtual void go_on() = 0;
+  virtual void go_on()                                                      = 0;
 };
 
 /// Where the gradients of each micro-batch go, instead of being added up in the order of the schedule.
@@ -39,17 +39,17 @@ class MicroBatchSums {
   virtual ~MicroBatchSums() = default;
 
   /// Memory for all gradients of the stage by a micro-batch: zeros when it is first asked for.
-  virtual Span<float> of(int micro_batch)  = 0;
+  virtual Span<float> of(int micro_batch) = 0;
   /// The gradients of a micro-batch are complete.
-  virtual void complete(int micro_batch) = 0;
+  virtual void complete(int micro_batch)  = 0;
 };
 
 /// What one stage does in a step, when the program runs.
 struct StageSchedule {
   int stage = 0, stages = 1, micro_batches = 1, chunks = 1;
-  Entries entries;                                                         // of this stage, in order
-  std::vector<int> sections;                                               // of each chunk
-  std::vector<int> stage_of, chunk_of;                                     // of each section
+  Entries entries;                      // of this stage, in order
+  std::vector<int> sections;            // of each chunk
+  std::vector<int> stage_of, chunk_of;  // of each section
 
   /// True if the stage computes a section.
   bool owns(int section) const { return stage_of[static_cast<std::size_t>(section)] == stage; }
@@ -60,8 +60,7 @@ struct StageSchedule {
 };
 
 /// The part of a schedule that a stage does. The schedule was checked.
-template <PipelineSchedule S>
-StageSchedule schedule_of(int stage, int stages) {
+template <PipelineSchedule S> StageSchedule schedule_of(int stage, int stages) {
   auto made           = StageSchedule{stage, stages, S::micro_batches, S::chunks, {}, {}, {}, {}};
   auto const executed = detail::Execution<S>{stages};
   for (auto const& e : executed.entries())
@@ -70,9 +69,9 @@ StageSchedule schedule_of(int stage, int stages) {
   made.chunk_of = made.stage_of;
   for (int s = 0; s < stages; ++s)
     for (int c = 0; c < S::chunks; ++c) {
-      auto const x      = static_cast<std::size_t>(section_of<S>(s, c, stages));
-      made.stage_of[x]  = s;
-      made.chunk_of[x]  = c;
+      auto const x     = static_cast<std::size_t>(section_of<S>(s, c, stages));
+      made.stage_of[x] = s;
+      made.chunk_of[x] = c;
       if (s == stage) made.sections.push_back(static_cast<int>(x));
     }
   return made;

@@ -32,8 +32,7 @@ class OrderOf {
 /// m       micro-batches of a step
 /// cost    idle (p-1)/(m+p-1) of a step with p stages; activations of m micro-batches
 /// source  Huang et al., "GPipe", NeurIPS 2019
-template <int m>
-struct AllForwardAllBackward {
+template <int m> struct AllForwardAllBackward {
   static_assert(m >= 1, "chorale: AllForwardAllBackward<m> needs at least 1 micro-batch");
   static constexpr int micro_batches = m, chunks = 1;
 
@@ -54,8 +53,7 @@ struct AllForwardAllBackward {
 /// m       micro-batches of a step
 /// cost    idle (p-1)/(m+p-1) of a step with p stages; activations of p - s micro-batches on stage s
 /// source  Narayanan et al., "PipeDream", SOSP 2019, in its form that is flushed after each step
-template <int m>
-struct OneForwardOneBackward {
+template <int m> struct OneForwardOneBackward {
   static_assert(m >= 1, "chorale: OneForwardOneBackward<m> needs at least 1 micro-batch");
   static constexpr int micro_batches = m, chunks = 1;
 
@@ -82,8 +80,7 @@ struct OneForwardOneBackward {
 /// n       chunks
 /// cost    idle (p-1)/(n m+p-1) of a step with p stages; n times the messages
 /// source  Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021
-template <int m, int n>
-struct Interleaved {
+template <int m, int n> struct Interleaved {
   static_assert(m >= 1 && n >= 1, "chorale: Interleaved<m, chunks> needs at least 1 micro-batch and 1 chunk");
   static constexpr int micro_batches = m, chunks = n;
 
@@ -103,7 +100,9 @@ struct Interleaved {
       auto const total = forward.size();
       auto const ahead = std::min(total, static_cast<std::size_t>(2 * (stages - s - 1) + (n - 1) * stages));
       auto const f = [&](std::size_t i) { next(pipelines::Work::forward, forward[i].micro_batch, forward[i].chunk); };
-      auto const b = [&](std::size_t i) { next(pipelines::Work::backward, backward[i].micro_batch, backward[i].chunk); };
+      auto const b = [&](std::size_t i) {
+        next(pipelines::Work::backward, backward[i].micro_batch, backward[i].chunk);
+      };
       for (std::size_t i = 0; i < ahead; ++i) f(i);
       for (std::size_t i = ahead; i < total; ++i) f(i), b(i - ahead);
       for (std::size_t i = total - ahead; i < total; ++i) b(i);
@@ -118,8 +117,7 @@ struct Interleaved {
 /// m       micro-batches of a step; with as many as stages, or more:
 /// cost    idle p-1 ticks of a step with p stages, a third of OneForwardOneBackward; activations of p micro-batches
 /// source  Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024: ZB-H1
-template <int m>
-struct ZeroBubbleH1 {
+template <int m> struct ZeroBubbleH1 {
   static_assert(m >= 1, "chorale: ZeroBubbleH1<m> needs at least 1 micro-batch");
   static constexpr int micro_batches = m, chunks = 1;
 
@@ -128,7 +126,7 @@ struct ZeroBubbleH1 {
     for (int s = 0; s < stages; ++s) {
       auto next        = pipelines::detail::OrderOf{all, s};
       auto const ahead = std::min(m, stages - s - 1);
-      auto weights     = 0;                                                // the next one of backward by weights
+      auto weights     = 0;  // the next one of backward by weights
       for (int k = 0; k < ahead; ++k) next(pipelines::Work::forward, k);
       for (int k = 0; k < m; ++k) {
         if (k + ahead < m) next(pipelines::Work::forward, k + ahead);
@@ -153,14 +151,11 @@ struct ZeroBubbleH1 {
 /// cost    idle p-1 ticks, each of half a stage, of a step with p stages; activations of p micro-batches on each stage
 /// source  Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024: ZB-V, here with the work that is
 ///         ready: backward by inputs before forward before backward by weights
-template <int m>
-struct ZeroBubbleV {
+template <int m> struct ZeroBubbleV {
   static_assert(m >= 1, "chorale: ZeroBubbleV<m> needs at least 1 micro-batch");
   static constexpr int micro_batches = m, chunks = 2;
 
-  static constexpr int section(int stage, int chunk, int stages) {
-    return chunk == 0 ? stage : 2 * stages - 1 - stage;
-  }
+  static constexpr int section(int stage, int chunk, int stages) { return chunk == 0 ? stage : 2 * stages - 1 - stage; }
 
   static constexpr pipelines::Entries entries(int stages) {
     auto all = pipelines::Entries{};
@@ -169,15 +164,15 @@ struct ZeroBubbleV {
     // When section x has done forward of micro-batch k, and backward by its inputs; 0: not yet.
     auto forward_end = std::vector<int>{};
     for (int i = 0; i < 2 * stages * m; ++i) forward_end.push_back(0);
-    auto inputs_end  = forward_end;
-    auto const of    = [](std::vector<int>& ends, int x, int k) -> int& {
+    auto inputs_end = forward_end;
+    auto const of   = [](std::vector<int>& ends, int x, int k) -> int& {
       return ends[static_cast<std::size_t>(x * m + k)];
     };
     auto const is_over = [](int end, int tick) { return end != 0 && end <= tick; };
-    auto const total = static_cast<std::size_t>(6 * m * stages);
+    auto const total   = static_cast<std::size_t>(6 * m * stages);
     for (int tick = 0; all.size() < total; ++tick)
       for (int s = 0; s < stages; ++s) {
-        auto& mine = at[static_cast<std::size_t>(s)];
+        auto& mine             = at[static_cast<std::size_t>(s)];
         auto const can_forward = [&](int c, int k) {
           auto const x = section(s, c, stages);
           return k < m && (x == 0 || is_over(of(forward_end, x - 1, k), tick));
@@ -188,8 +183,8 @@ struct ZeroBubbleV {
                  (x == 2 * stages - 1 || is_over(of(inputs_end, x + 1, k), tick));
         };
         auto const begin = [&](pipelines::Work work, int k, int chunk) { all.push_back({tick, s, work, k, chunk}); };
-        auto const first_backward = mine.by_inputs[1] <= mine.by_inputs[0] ? 1 : 0;    // the oldest micro-batch
-        auto c = -1;
+        auto const first_backward = mine.by_inputs[1] <= mine.by_inputs[0] ? 1 : 0;  // the oldest micro-batch
+        auto c                    = -1;
         for (auto const one : {first_backward, 1 - first_backward})
           if (c < 0 && can_by_inputs(one, mine.by_inputs[static_cast<std::size_t>(one)])) c = one;
         if (c >= 0) {
@@ -219,10 +214,10 @@ struct ZeroBubbleV {
  private:
   /// What a stage has done.
   struct Stage {
-    std::array<int, 2> forward{}, by_inputs{};                             // micro-batches of each chunk
-    pipelines::Entries waiting{};                                           // for backward by weights
-    std::size_t weights = 0;                                               // of these, done
-    int live            = 0;                                               // activations of chunks
+    std::array<int, 2> forward{}, by_inputs{};  // micro-batches of each chunk
+    pipelines::Entries waiting{};               // for backward by weights
+    std::size_t weights = 0;                    // of these, done
+    int live            = 0;                    // activations of chunks
   };
 };
 

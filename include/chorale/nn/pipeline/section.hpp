@@ -19,11 +19,11 @@ namespace chorale::nn::graph {
 /// A network that is cut, as all stages know it: when the program runs, so that one class does for any network.
 struct WholeNetwork {
   Records g;
-  Span<int const> uses;                                                    // variables of calls
+  Span<int const> uses;  // variables of calls
   Span<VariableRecord const> variables;
-  Span<int const> inputs;                                                  // values
-  Span<bool const> trains;                                                 // for each value, see trained_values
-  Products products = Products::f32;                                       // what matrix products round numbers to
+  Span<int const> inputs;             // values
+  Span<bool const> trains;            // for each value, see trained_values
+  Products products = Products::f32;  // what matrix products round numbers to
 
   int section_of(std::vector<int> const& ends, int call) const {
     auto x = 0;
@@ -36,10 +36,10 @@ struct WholeNetwork {
 ///
 /// reader    the place among the ins of all calls at which it is read; -1 - o: output o of the network
 struct Crossing {
-  int value = -1, reader = -1;                                             // of the network
-  int other    = -1;                                                       // section that it comes from, or goes to
-  bool number  = true;                                                     // its gradient goes the other way
-  int local    = -1;                                                       // the value within the section; -1: none
+  int value = -1, reader = -1;  // of the network
+  int other   = -1;             // section that it comes from, or goes to
+  bool number = true;           // its gradient goes the other way
+  int local   = -1;             // the value within the section; -1: none
 };
 
 /// The calls of one section, with the values numbered again: a value from another section is an input, once for each
@@ -64,7 +64,7 @@ class Section {
       }
       calls_.push_back(call);
     }
-    for (std::size_t o = 0; o < whole.g.outputs.size(); ++o) {             // the order in which gradients are added
+    for (std::size_t o = 0; o < whole.g.outputs.size(); ++o) {  // the order in which gradients are added
       auto const v       = whole.g.outputs[o];
       auto const reader  = -1 - static_cast<int>(o);
       auto const written = whole.section_of(ends, whole.g.values[at(v)].call);
@@ -119,7 +119,7 @@ class Section {
     auto all = std::make_unique<bool[]>(values_.size());
     for (std::size_t i = 0; i + 1 < values_.size(); ++i) all[i] = trains_[i];
     all[values_.size() - 1] = whole_.trains[at(v)];
-    trains_ = std::move(all);
+    trains_                 = std::move(all);
     return static_cast<int>(values_.size()) - 1;
   }
   void leave(Crossing const& one) {
@@ -130,7 +130,7 @@ class Section {
   WholeNetwork whole_;
   int index_;
   std::pair<int, int> range_;
-  std::vector<int> local_;                                                 // of each value of the network; -1: none
+  std::vector<int> local_;  // of each value of the network; -1: none
   std::vector<ValueRecord> values_;
   std::vector<CallRecord> calls_;
   std::vector<int> ins_, outputs_;

@@ -28,8 +28,7 @@ namespace chorale::nn {
 ///           is computed before its time, because a layer computes both at once, waits in the executor's own memory
 /// cost      forward and backward allocate nothing. Adding is a pass over the gradients of variables that the layer
 ///           makes as it computes them, or one more of layers that only set them
-template <class D>
-class SectionExecutor {
+template <class D> class SectionExecutor {
   using K = Kernels<D>;
 
  public:
@@ -41,7 +40,7 @@ class SectionExecutor {
   SectionExecutor(graph::Section const& section, Places const& variables, int rows, Span<float> values,
                   Span<float> gradients, bool apart, D const& device = {})
       : SectionExecutor{LaidOut{}, section, variables, rows, values, gradients, apart, &device} {
-    for (std::size_t c = section.records().calls.size(); c-- > 0;) bind(c);   // readers first: they ask writers
+    for (std::size_t c = section.records().calls.size(); c-- > 0;) bind(c);  // readers first: they ask writers
   }
   SectionExecutor(SectionExecutor const&)            = delete;
   SectionExecutor& operator=(SectionExecutor const&) = delete;
@@ -52,7 +51,7 @@ class SectionExecutor {
     return SectionExecutor{LaidOut{}, section, variables, rows, {}, {}, apart, nullptr}.total_;
   }
 
-  int         rows() const { return rows_; }
+  int rows() const { return rows_; }
   std::size_t bytes() const { return memory_.size(); }
 
   /// Sets input i of the network for the next passes: (rows, field). It lives until backward.
@@ -84,8 +83,7 @@ class SectionExecutor {
   /// Computes the values of the section from those that have arrived.
   ///
   /// between   called after each layer
-  template <class Between>
-  void forward(Pass const& pass, Between const& between) {
+  template <class Between> void forward(Pass const& pass, Between const& between) {
     if (!own_gradients_.empty()) std::ranges::fill(own_gradients_, 0.0F);
     auto const g = section_->records();
     for (std::size_t c = 0; c < g.calls.size(); ++c) {
@@ -111,8 +109,7 @@ class SectionExecutor {
   /// Computes gradients by the values that arrived and by variables, from those by the values that left.
   ///
   /// between   called after each layer
-  template <class Between>
-  void backward(Pass const& pass, Between const& between) {
+  template <class Between> void backward(Pass const& pass, Between const& between) {
     auto const g = section_->records();
     for (auto const& step : s_.steps) {
       if (step.what != graph::Do::backward) {
@@ -135,17 +132,16 @@ class SectionExecutor {
   /// Computes gradients by the values that arrived; those by variables may wait for backward_by_weights().
   ///
   /// between   called after each layer
-  template <class Between>
-  void backward_by_inputs(Pass const& pass, Between const& between) {
+  template <class Between> void backward_by_inputs(Pass const& pass, Between const& between) {
     auto const g = section_->records();
     for (auto const& step : s_.steps) {
       if (step.what != graph::Do::backward) {
         run(step, pass);
         continue;
       }
-      auto const c      = graph::at(step.call);
-      auto const& call  = g.calls[c];
-      if (call.uses > 0 && !wants_dx(call)) continue;                      // as a whole, later
+      auto const c     = graph::at(step.call);
+      auto const& call = g.calls[c];
+      if (call.uses > 0 && !wants_dx(call)) continue;  // as a whole, later
       auto part         = of_call(c, pass);
       part.by_variables = call.uses > 0 && !call.ops->apart;
       call.ops->backward(stage(c), part);
@@ -155,8 +151,7 @@ class SectionExecutor {
   /// Computes the gradients by variables that backward_by_inputs() has left.
   ///
   /// between   called after each layer
-  template <class Between>
-  void backward_by_weights(Pass const& pass, Between const& between) {
+  template <class Between> void backward_by_weights(Pass const& pass, Between const& between) {
     auto const g = section_->records();
     for (auto const& step : s_.steps) {
       if (step.what != graph::Do::variables) continue;
@@ -184,7 +179,7 @@ class SectionExecutor {
       : section_{&section}, rows_{rows}, apart_{apart}, variables_{variables}, of_values_{values},
         of_gradients_{gradients} {
     auto const g       = section.records();
-    runtime_.rounds_to = section.whole().products;                         // before kernels are made
+    runtime_.rounds_to = section.whole().products;  // before kernels are made
     make_stages();
     auto finds = std::vector<graph::Finds>{};
     for (std::size_t c = 0; c < g.calls.size(); ++c) finds.push_back(g.calls[c].ops->finds(stage(c)));
@@ -199,7 +194,7 @@ class SectionExecutor {
     lay_out(finds, device);
   }
 
-  void*       stage(std::size_t c) { return &lines_[begins_[c]]; }
+  void* stage(std::size_t c) { return &lines_[begins_[c]]; }
   void const* stage(std::size_t c) const { return &lines_[begins_[c]]; }
 
   bool wants_dx(graph::CallRecord const& call) const {
@@ -220,9 +215,8 @@ class SectionExecutor {
     if (pass.frozen.empty()) return pass;
     auto const& call = section_->records().calls[c];
     auto const uses  = section_->whole().uses.subspan(graph::at(call.first_use), graph::at(call.uses));
-    pass.training    = pass.training && !graph::keeps_averages(uses, pass.frozen, [this](int v) {
-      return variables_[graph::at(v)]->spec;
-    });
+    pass.training    = pass.training &&
+                    !graph::keeps_averages(uses, pass.frozen, [this](int v) { return variables_[graph::at(v)]->spec; });
     return pass;
   }
   /// True if a call writes gradients of variables in memory of this executor, until they may be added to the others: it
@@ -309,8 +303,8 @@ class SectionExecutor {
     auto const used  = graph::Lifetimes{g, s_, finds, false};
     auto const all   = std::vector<graph::Lifetime>{{0, static_cast<int>(g.calls.size() + s_.steps.size()) + 1}};
     auto const calls = g.values.size(), regs = calls + g.calls.size(), more = regs + s_.registers.size();
-    auto const& in   = section_->arrivals();
-    auto pieces      = std::vector<graph::Piece>(more + 2 + 2 * in.size());
+    auto const& in = section_->arrivals();
+    auto pieces    = std::vector<graph::Piece>(more + 2 + 2 * in.size());
     for (std::size_t v = 0; v < g.values.size(); ++v) {
       bytes_.push_back(bytes_of_value(g, v));
       auto& piece = pieces[graph::at(s_.buffer[v])];
@@ -345,9 +339,9 @@ class SectionExecutor {
 
     total_ = graph::overlay(pieces);
     if (device == nullptr) return;
-    memory_          = device->allocate(total_);
-    auto* const base = memory_.data();
-    auto const place = [&](std::size_t piece) { return base + pieces[piece].offset; };
+    memory_           = device->allocate(total_);
+    auto* const base  = memory_.data();
+    auto const place  = [&](std::size_t piece) { return base + pieces[piece].offset; };
     auto const floats = [&](std::size_t piece) { return reinterpret_cast<float*>(place(piece)); };
     for (std::size_t i = 0; i < in.size(); ++i) {
       arrivals_.push_back(place(more + 2 + 2 * first_of(i)));
@@ -390,8 +384,9 @@ class SectionExecutor {
     for (int i = 0; i < call.ins; ++i) {
       auto const k = graph::at(call.first_in + i);
       auto const v = graph::at(g.ins[k]);
-      in.push_back({.data = values_[v], .gradient = s_.d_in[k] < 0 ? nullptr : registers_[graph::at(s_.d_in[k])],
-                    .field = g.values[v].field});
+      in.push_back({.data     = values_[v],
+                    .gradient = s_.d_in[k] < 0 ? nullptr : registers_[graph::at(s_.d_in[k])],
+                    .field    = g.values[v].field});
     }
     for (int i = 0; i < call.outs; ++i) {
       auto const v = graph::at(call.first_out + i);
@@ -408,7 +403,7 @@ class SectionExecutor {
       else return 0;
     }();
     call.ops->bind(stage(c), {in, out, variables, workspaces_[c]});
-    if constexpr (requires { runtime_.relus; })                            // see onednn::Relus
+    if constexpr (requires { runtime_.relus; })  // see onednn::Relus
       for (auto const& y : out) runtime_.relus.withdraw(static_cast<float const*>(y.data), asked);
   }
   void each_reader(graph::Records const& g, int value, void const* x) {
@@ -454,12 +449,12 @@ class SectionExecutor {
   typename K::runtime runtime_;
   std::vector<Line> lines_;
   std::vector<std::size_t> begins_;
-  std::vector<void*> stages_;                                              // that are made
-  std::vector<char> own_;                                                  // calls that keep gradients of variables
+  std::vector<void*> stages_;  // that are made
+  std::vector<char> own_;      // calls that keep gradients of variables
   graph::Schedule s_;
-  std::size_t total_ = 0;                                                  // bytes of memory_
+  std::size_t total_ = 0;  // bytes of memory_
   typename D::block memory_;
-  std::vector<std::size_t> bytes_;                                         // of each value
+  std::vector<std::size_t> bytes_;  // of each value
   std::vector<std::byte*> values_, workspaces_, arrivals_;
   std::vector<float*> registers_, d_outputs_;
   float* scratch_ = nullptr;

@@ -17,28 +17,27 @@ namespace chorale::nn::graph {
 
 /// The executors of one stage of a pipeline: of each chunk, one for each micro-batch that is under way in it and for
 /// each number of rows. They are kept for the steps that follow.
-template <class D>
-class StageExecutors {
+template <class D> class StageExecutors {
  public:
   /// An executor with the messages that use its memory.
   struct Slot {
-    template <class... Args>
-    explicit Slot(Args&&... args) : executor{std::forward<Args>(args)...} {}
+    template <class... Args> explicit Slot(Args&&... args) : executor{std::forward<Args>(args)...} {}
 
     SectionExecutor<D> executor;
-    int micro_batch = -1;                                                  // under way; -1: none
-    std::vector<std::size_t> sent, gradients, ties;                        // messages
-    std::vector<std::vector<float>> carried;                               // of each tie: what comes, and what goes on
+    int micro_batch = -1;                            // under way; -1: none
+    std::vector<std::size_t> sent, gradients, ties;  // messages
+    std::vector<std::vector<float>> carried;         // of each tie: what comes, and what goes on
   };
 
   /// Bytes that the executors of a step take, once there are as many as its schedule has under way.
   ///
   /// bytes_of  called as bytes_of(chunk, rows): of one executor
   template <class F>
-  static std::size_t planned_bytes(pipelines::StageSchedule const& schedule, std::vector<Range> const& rows, F&& bytes_of) {
+  static std::size_t planned_bytes(pipelines::StageSchedule const& schedule, std::vector<Range> const& rows,
+                                   F&& bytes_of) {
     struct One {
       std::size_t rows;
-      int micro_batch;                                                     // -1: free
+      int micro_batch;  // -1: free
     };
     auto pools = std::vector<std::vector<One>>(schedule.sections.size());
     auto sum   = std::size_t{0};
@@ -47,9 +46,8 @@ class StageExecutors {
       auto const n = rows[at(e.micro_batch)].size();
       if (n == 0 || e.work == pipelines::Work::by_inputs) continue;
       auto const wanted = e.work == pipelines::Work::forward ? One{n, -1} : One{n, e.micro_batch};
-      auto const found  = std::ranges::find_if(pool, [&](One const& one) {
-        return one.rows == wanted.rows && one.micro_batch == wanted.micro_batch;
-      });
+      auto const found  = std::ranges::find_if(
+          pool, [&](One const& one) { return one.rows == wanted.rows && one.micro_batch == wanted.micro_batch; });
       if (e.work != pipelines::Work::forward) found->micro_batch = -1;
       else if (found != pool.end()) found->micro_batch = e.micro_batch;
       else pool.push_back({n, e.micro_batch}), sum += bytes_of(at(e.chunk), static_cast<int>(n));
@@ -63,8 +61,7 @@ class StageExecutors {
   /// A free executor of a chunk for so many rows, from now on that of micro-batch k.
   ///
   /// make      makes another: make() returns std::unique_ptr<Slot>
-  template <class Make>
-  Slot& take(std::size_t chunk, int rows, int k, pipelines::Messages& messages, Make&& make) {
+  template <class Make> Slot& take(std::size_t chunk, int rows, int k, pipelines::Messages& messages, Make&& make) {
     for (auto const& slot : pools_[chunk])
       if (slot->micro_batch < 0 && slot->executor.rows() == rows) return begin(*slot, k, messages);
     pools_[chunk].push_back(make());
@@ -102,14 +99,14 @@ class StageExecutors {
 
  private:
   Slot& begin(Slot& slot, int k, pipelines::Messages& messages) {
-    for (auto const message : slot.sent) messages.wait(message);           // they read memory that is now written
+    for (auto const message : slot.sent) messages.wait(message);  // they read memory that is now written
     slot.sent.clear(), slot.gradients.clear(), slot.ties.clear();
     slot.micro_batch = k;
     return slot;
   }
 
   int stage_ = 0;
-  std::vector<std::vector<std::unique_ptr<Slot>>> pools_;                  // of each chunk
+  std::vector<std::vector<std::unique_ptr<Slot>>> pools_;  // of each chunk
 };
 
 }  // namespace chorale::nn::graph

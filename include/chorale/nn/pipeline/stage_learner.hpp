@@ -34,15 +34,17 @@
 namespace chorale::nn::graph {
 
 /// Refuses a network that no pipeline computes. A function, as clang abandons a class with a failed static_assert.
-template <class Net, class D, bool by_rows>
-constexpr auto check_stages() {
+template <class Net, class D, bool by_rows> constexpr auto check_stages() {
   static_assert(std::is_same_v<D, Cpu>, "chorale: a pipeline computes on Cpu only. Use a strategy over Cpu");
-  static_assert(!has_ragged(Traced<Net, NoDevice>::calls), "chorale: a pipeline takes rows of one shape. Give the "
-                                                           "fields of this network one length");
-  static_assert(!has_tables<Net>(), "chorale: a pipeline has no gradients that are rows of a table. Write "
-                                    "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
-  static_assert(by_rows, "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline computes "
-                         "micro-batches. Use nn::BatchNorm");
+  static_assert(!has_ragged(Traced<Net, NoDevice>::calls),
+                "chorale: a pipeline takes rows of one shape. Give the "
+                "fields of this network one length");
+  static_assert(!has_tables<Net>(),
+                "chorale: a pipeline has no gradients that are rows of a table. Write "
+                "nn::Embedding<rows, width, nn::DenseGradient>, or use MirroredStrategy");
+  static_assert(by_rows,
+                "chorale: nn::SyncBatchNorm adds up over all rows of a batch, and a pipeline computes "
+                "micro-batches. Use nn::BatchNorm");
   static_assert(has_tables<Net>() || axes_asked(Traced<Net, NoDevice>::calls).empty(),
                 "chorale: a layer of this network is split over several ranks along an Axis, and a pipeline computes "
                 "each stage on one rank. Use layers that are not split, or MeshStrategy without pipelined<Schedule>()");
@@ -54,8 +56,7 @@ constexpr auto check_stages() {
 ///           under way in a section, as many as the schedule says
 /// order     gradients are added up in the order of the schedule; or, for MicroBatchSums, each micro-batch by itself,
 ///           with the bits that one device has for these rows
-template <class Net, class D, class Losses, class Metrics>
-class StageLearner {
+template <class Net, class D, class Losses, class Metrics> class StageLearner {
   using Whole   = GraphLearner<Net, D, Losses, Metrics>;
   using Outputs = StageOutputs<Net, D>;
   using Scoring = TermScores<Net, D, Outputs, Losses, Metrics>;
@@ -64,11 +65,11 @@ class StageLearner {
   using checked = decltype(check_stages<Net, D, Whole::joins_below == 0>());
 
  public:
-  static constexpr Memory memory      = D::memory;
-  static constexpr auto metric_names  = Whole::metric_names;
+  static constexpr Memory memory         = D::memory;
+  static constexpr auto metric_names     = Whole::metric_names;
   static constexpr bool counts_positions = Scoring::counts_positions;
-  static constexpr auto output_width  = Whole::output_width;
-  static constexpr NetworkWork work   = Whole::work;
+  static constexpr auto output_width     = Whole::output_width;
+  static constexpr NetworkWork work      = Whole::work;
 
   /// ends      of the sections, see cut_of
   StageLearner(D device, Losses losses, Metrics metrics, pipelines::StageSchedule schedule, std::vector<int> ends)
@@ -142,8 +143,7 @@ class StageLearner {
   /// Bytes of all executors.
   std::size_t activation_bytes() const { return executors_.bytes(); }
 
-  template <class Step, class Batch>
-  void learn(Step& step, Batch const& batch) {
+  template <class Step, class Batch> void learn(Step& step, Batch const& batch) {
     auto total = Sums{};
     begin(batch.rows, schedule_.micro_batches);
     frozen_.assign(step.pass.frozen.empty() ? 0 : places_.size(), char{0});
@@ -152,8 +152,8 @@ class StageLearner {
     for (auto const& e : schedule_.entries) {
       auto const rows = micro_rows_[at(e.micro_batch)];
       if (rows.size() == 0) continue;
-      auto pass          = step.pass;
-      pass.frozen        = frozen_;
+      auto pass   = step.pass;
+      pass.frozen = frozen_;
       pass.now.first_row += rows.begin;
       auto const x = at(e.chunk);
       if (e.work == pipelines::Work::forward) forward(x, e.micro_batch, pass, batch.rows_in(rows), true, &total);
@@ -167,41 +167,38 @@ class StageLearner {
     }(std::make_index_sequence<metric_names.size()>{});
   }
 
-  template <class Batch>
-  void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
+  template <class Batch> void evaluate(Variables const&, Batch const& batch, StepHeader<float> header) {
     auto total = Sums{};
     forward_alone(batch, [](Range, Outputs const&) {}, &total);
     header.loss() = total.loss;
     if constexpr (counts_positions) header.positions() = static_cast<float>(total.positions);
     for (std::size_t i = 0; i < metric_names.size(); ++i) header.metric(i) = total.metrics[i];
-    if (!owns(count_sections() - 1)) header.rows() = 0;                    // which the stage of the outputs counts
+    if (!owns(count_sections() - 1)) header.rows() = 0;  // which the stage of the outputs counts
   }
 
   /// All outputs of each row, one after another, on the stage of the last section: (B, output_width). Valid until the
   /// next call. Nothing on the others.
-  template <class Batch>
-  Span<float const> predict(Variables const&, Batch const& batch) {
+  template <class Batch> Span<float const> predict(Variables const&, Batch const& batch) {
     predicted_.resize(batch.rows * output_width);
-    forward_alone(batch, [&](Range rows, Outputs const& outputs) {
-      auto* to = predicted_.data() + rows.begin * output_width;
-      for (std::size_t r = 0; r < rows.size(); ++r)
-        for (std::size_t o = 0; o < Outputs::num_outputs; ++o)
-          to = std::copy_n(outputs.output(o) + r * Outputs::width(o), Outputs::width(o), to);
-    }, nullptr);
+    forward_alone(
+        batch,
+        [&](Range rows, Outputs const& outputs) {
+          auto* to = predicted_.data() + rows.begin * output_width;
+          for (std::size_t r = 0; r < rows.size(); ++r)
+            for (std::size_t o = 0; o < Outputs::num_outputs; ++o)
+              to = std::copy_n(outputs.output(o) + r * Outputs::width(o), Outputs::width(o), to);
+        },
+        nullptr);
     return owns(count_sections() - 1) ? Span<float const>{predicted_} : Span<float const>{};
   }
 
   /// The states of the metrics.
-  auto& states()
-    requires(!std::is_same_v<typename StatesOfTerms<Metrics>::type, metric::NoStates>)
-  {
+  auto& states() requires(!std::is_same_v<typename StatesOfTerms<Metrics>::type, metric::NoStates>) {
     return scores_.states();
   }
 
   /// Gives all stages that have a variable of several the sums of its owner, after these were reduced over replicas.
-  void share_ties(Gradients const& gradients) {
-    graph::share_ties(ties_, gradients, schedule_, numbers_, *messages_);
-  }
+  void share_ties(Gradients const& gradients) { graph::share_ties(ties_, gradients, schedule_, numbers_, *messages_); }
 
   /// The name of variable i in the plan of another stage.
   std::string name_on(int stage, std::size_t i) const {
@@ -216,8 +213,7 @@ class StageLearner {
   /// Writes those of the sections of this stage, each variable at its owner; the others stay as they are.
   ///
   /// in_norm   called as in_norm(i): false for variables of the plan that count as zeros
-  template <class InNorm>
-  void write_squares(Gradients const& gradients, Span<double> numbers, InNorm&& in_norm) const {
+  template <class InNorm> void write_squares(Gradients const& gradients, Span<double> numbers, InNorm&& in_norm) const {
     norm_.write_squares(schedule_, variables_of_, plan_, gradients.values, numbers, in_norm);
   }
   /// The sum of the squares of all gradients, of what all stages have written: the bits of one device.
@@ -237,7 +233,7 @@ class StageLearner {
       for (int k = 0; k < parts; ++k) micro_rows_.push_back(share(rows, k, parts));
     pending_.assign(micro_rows_.size(), static_cast<int>(sections_.size()));
     has_added_.assign(sections_.size(), 0);
-    executors_.forget_all();                                               // a step that failed left some under way
+    executors_.forget_all();  // a step that failed left some under way
   }
 
   /// A free executor of a section for so many rows.
@@ -255,9 +251,9 @@ class StageLearner {
 
   template <class Batch>
   Slot& forward(std::size_t x, int k, Pass const& pass, Batch const& batch, bool learns, Sums* total) {
-    auto& slot        = take(x, static_cast<int>(batch.rows), k);
-    auto& executor    = slot.executor;
-    auto const& in    = sections_[x]->arrivals();
+    auto& slot     = take(x, static_cast<int>(batch.rows), k);
+    auto& executor = slot.executor;
+    auto const& in = sections_[x]->arrivals();
     came_.clear();
     for (std::size_t i = 0; i < in.size(); ++i) {
       auto const is_first = std::ranges::none_of(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(i),
@@ -291,10 +287,9 @@ class StageLearner {
   void send_values(std::size_t x, Slot& slot, int k) {
     auto const& out = sections_[x]->departures();
     for (std::size_t i = 0; i < out.size(); ++i) {
-      auto const is_first = std::ranges::none_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i),
-                                                 [&](Crossing const& one) {
-                                                   return one.value == out[i].value && one.other == out[i].other;
-                                                 });
+      auto const is_first = std::ranges::none_of(
+          out.begin(), out.begin() + static_cast<std::ptrdiff_t>(i),
+          [&](Crossing const& one) { return one.value == out[i].value && one.other == out[i].other; });
       if (!is_first || owns(out[i].other)) continue;
       slot.sent.push_back(messages_->send(
           schedule_.stage_of[at(out[i].other)], numbers_.value(out[i], out[i].other, k),
@@ -305,7 +300,7 @@ class StageLearner {
   void receive_gradients(std::size_t x, Slot& slot, int k) {
     auto const& out = sections_[x]->departures();
     for (std::size_t i = 0; i < out.size(); ++i) {
-      if (owns(out[i].other)) continue;                                    // written there by backward, or by the loss
+      if (owns(out[i].other)) continue;  // written there by backward, or by the loss
       auto* const d    = slot.executor.d_departure(i);
       auto const bytes = slot.executor.bytes_of(out[i]);
       if (!out[i].number) std::memset(d, 0, bytes);
@@ -384,8 +379,7 @@ class StageLearner {
     sums_->complete(k);
   }
 
-  template <class Batch>
-  void read(SectionExecutor<D>& executor, Batch const& batch) {
+  template <class Batch> void read(SectionExecutor<D>& executor, Batch const& batch) {
     [&]<class... F>(detail::List<F...>) {
       auto i = std::size_t{0};
       (executor.read(i++, batch[typename WithoutRequest<F>::type{}].data()), ...);
@@ -393,11 +387,10 @@ class StageLearner {
   }
 
   /// Forward of all micro-batches, one after another: calls f(rows, outputs) on the stage that has the outputs.
-  template <class Batch, class F>
-  void forward_alone(Batch const& batch, F&& f, Sums* total) {
+  template <class Batch, class F> void forward_alone(Batch const& batch, F&& f, Sums* total) {
     auto const kept = std::exchange(rows_, {});
     begin(batch.rows, schedule_.micro_batches);
-    rows_ = kept;
+    rows_           = kept;
     auto by_section = schedule_.sections;
     std::ranges::sort(by_section);
     for (std::size_t k = 0; k < micro_rows_.size(); ++k) {
@@ -413,8 +406,7 @@ class StageLearner {
   }
 
   /// Losses and metrics of a micro-batch, and the gradients by the outputs.
-  template <class Batch>
-  void add_scores(Slot& slot, std::size_t x, Batch const& batch, Pass const& pass, Sums& total) {
+  template <class Batch> void add_scores(Slot& slot, std::size_t x, Batch const& batch, Pass const& pass, Sums& total) {
     auto const over   = pass.training ? metric::Over::step : metric::Over::evaluation;
     auto outputs      = Outputs::of(*sections_[x], slot.executor);
     auto const scores = scores_.of(batch, outputs, over, {});
@@ -429,23 +421,23 @@ class StageLearner {
   D device_;
   Scoring scores_;
   pipelines::StageSchedule schedule_;
-  std::vector<int> ends_;                                                  // of all sections
+  std::vector<int> ends_;  // of all sections
   StageNorm<Net, D> norm_;
   MessageNumbers numbers_;
-  std::shared_ptr<Schedule const> whole_schedule_;                         // of the network
-  std::vector<std::shared_ptr<Section const>> sections_;                   // of each chunk
+  std::shared_ptr<Schedule const> whole_schedule_;        // of the network
+  std::vector<std::shared_ptr<Section const>> sections_;  // of each chunk
   StageVariables variables_of_;
   std::vector<Tie> ties_;
   Span<float> values_;
   Gradients gradients_;
   Span<PlannedVariable const> plan_;
   typename SectionExecutor<D>::Places places_;
-  std::vector<char> has_added_;                                            // chunks, in this step
-  std::vector<std::size_t> came_;                                          // messages
+  std::vector<char> has_added_;    // chunks, in this step
+  std::vector<std::size_t> came_;  // messages
   StageExecutors<D> executors_;
-  std::vector<char> frozen_;                                               // variables of the network, see Pass
-  std::vector<Range> rows_, micro_rows_;                                   // that were set; of the batch under way
-  std::vector<int> pending_;                                               // chunks of each micro-batch
+  std::vector<char> frozen_;              // variables of the network, see Pass
+  std::vector<Range> rows_, micro_rows_;  // that were set; of the batch under way
+  std::vector<int> pending_;              // chunks of each micro-batch
   pipelines::Messages* messages_   = nullptr;
   pipelines::MicroBatchSums* sums_ = nullptr;
   std::vector<float> predicted_;

@@ -19,8 +19,7 @@ namespace chorale::nn::graph {
 
 /// The sum of the squares of all gradients of a network, of which each stage has those of its sections: along the tree
 /// of the whole plan, so that it has the bits of one device. A variable counts at the section that owns it.
-template <class Net, class D>
-class StageNorm {
+template <class Net, class D> class StageNorm {
  public:
   /// ends      of all sections, see cut_of
   explicit StageNorm(std::vector<int> ends) : ends_{std::move(ends)} {}
@@ -84,9 +83,10 @@ class StageNorm {
     }
     auto next        = std::size_t{0};
     auto const lines = nn::plan_of<Net>.body().size() / SquareTree::line;
-    return SquareTree::sum_of(lines, SquareTree::root(lines),
-                              [&](SquareTree::Node node) { return next < all.size() && all[next].node == node; },
-                              [&] { return all[next++].value; });
+    return SquareTree::sum_of(
+        lines, SquareTree::root(lines),
+        [&](SquareTree::Node node) { return next < all.size() && all[next].node == node; },
+        [&] { return all[next++].value; });
   }
 
  private:
@@ -106,7 +106,7 @@ class StageNorm {
     return {(part.begin - plan::header) / SquareTree::line, (part.end - plan::header) / SquareTree::line};
   }
 
-  std::vector<int> ends_;                                                  // of all sections
+  std::vector<int> ends_;  // of all sections
 };
 
 }  // namespace chorale::nn::graph

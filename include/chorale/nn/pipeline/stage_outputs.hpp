@@ -16,10 +16,9 @@
 namespace chorale::nn::graph {
 
 /// The outputs of a network on the stage that has them all, as losses and metrics read them.
-template <class Net, class D>
-struct StageOutputs {
+template <class Net, class D> struct StageOutputs {
   static constexpr std::size_t num_outputs = Traced<Net, NoDevice>::counts.outputs;
-  using Overwritten = std::array<bool, num_outputs>;
+  using Overwritten                        = std::array<bool, num_outputs>;
   static constexpr int ragged_of(std::size_t) { return -1; }
   /// Elements of one row of an output.
   static std::size_t width(std::size_t o) {
@@ -28,8 +27,7 @@ struct StageOutputs {
   }
 
   /// Those that the last section has, or that arrive at it.
-  template <class Executor>
-  static StageOutputs of(Section const& section, Executor& executor) {
+  template <class Executor> static StageOutputs of(Section const& section, Executor& executor) {
     auto made       = StageOutputs{.rows = static_cast<std::size_t>(executor.rows())};
     auto const& out = section.departures();
     auto const& in  = section.arrivals();
@@ -46,13 +44,13 @@ struct StageOutputs {
     return made;
   }
 
-  std::size_t rows = 0;                                                    // of the micro-batch
+  std::size_t rows = 0;  // of the micro-batch
   std::array<float const*, num_outputs> y{};
   std::array<float*, num_outputs> dy{};
 
   float const* output(std::size_t o) const { return y[o]; }
-  float*       d_output(std::size_t o) const { return dy[o]; }
-  std::size_t  size(std::size_t o) const { return rows * width(o); }
+  float* d_output(std::size_t o) const { return dy[o]; }
+  std::size_t size(std::size_t o) const { return rows * width(o); }
   RaggedRows const& ragged(std::size_t) const { return none; }
 
  private:

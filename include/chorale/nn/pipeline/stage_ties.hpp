@@ -21,11 +21,11 @@ namespace chorale::nn::graph {
 
 /// A variable that several sections use, at least one of which this stage computes.
 struct Tie {
-  std::size_t variable;                                                    // in the plan of the stage
-  int number;                                                              // in the network
-  std::vector<int> sections;                                               // that use it, ascending
-  int owner;                                                               // stage
-  std::vector<int> others;                                                 // of other stages the last section each
+  std::size_t variable;       // in the plan of the stage
+  int number;                 // in the network
+  std::vector<int> sections;  // that use it, ascending
+  int owner;                  // stage
+  std::vector<int> others;    // of other stages the last section each
 
   /// The next section that uses it after one that does, and the one before; -1: none.
   int after(int section) const {
@@ -80,7 +80,7 @@ inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, p
     auto const part  = [&](std::size_t i) {
       return mine.subspan(i * tie_part, std::min(tie_part, mine.size() - i * tie_part));
     };
-    auto under_way = std::array<std::size_t, 2>{};                         // messages of the last two parts
+    auto under_way = std::array<std::size_t, 2>{};  // messages of the last two parts
     for (auto const x : tie.others) {
       auto const s      = schedule.stage_of[at(x)];
       auto const number = numbers.tie(tie.number, x, 0);
@@ -95,7 +95,8 @@ inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, p
         auto const into = [&](std::size_t i) { return &received[i % 2 * tie_part]; };
         auto const post = [&](std::size_t i) {
           if (i < parts)
-            under_way[i % 2] = messages.receive(s, number, std::as_writable_bytes(Span<float>{into(i), part(i).size()}));
+            under_way[i % 2] =
+                messages.receive(s, number, std::as_writable_bytes(Span<float>{into(i), part(i).size()}));
         };
         post(0), post(1);
         for (std::size_t i = 0; i < parts; ++i, post(i + 1)) {

@@ -17,18 +17,20 @@
 namespace chorale::nn::graph {
 
 /// A traced network as sections are cut from it.
-template <class Net, class D>
-WholeNetwork whole_of() {
-  using Low = Lowered<Net, D>;
+template <class Net, class D> WholeNetwork whole_of() {
+  using Low  = Lowered<Net, D>;
   auto whole = WholeNetwork{Low::calls, Low::calls.uses, Low::calls.variables, Low::calls.inputs, Low::trains};
-  if constexpr (requires { { Net::products } -> std::convertible_to<Products>; }) whole.products = Net::products;
+  if constexpr (requires {
+                  { Net::products } -> std::convertible_to<Products>;
+                })
+    whole.products = Net::products;
   return whole;
 }
 
 /// The variables of one stage: those that its sections use, in the order of the network.
 struct StageVariables {
-  std::vector<int> of_network;                                             // number of each in the network
-  std::vector<int> owner;                                                  // section that uses it first, which owns it
+  std::vector<int> of_network;  // number of each in the network
+  std::vector<int> owner;       // section that uses it first, which owns it
   std::vector<NamedShape> shapes;
 };
 
@@ -59,10 +61,14 @@ StageVariables stage_variables(WholeNetwork const& whole, std::vector<int> const
     auto const& spec    = planned.spec;
     made.of_network.push_back(static_cast<int>(v));
     made.owner.push_back(users.front());
-    made.shapes.push_back({.name = std::string{std::string_view{planned.name}},
-                           .dims = {spec.dims.begin(), spec.dims.begin() + spec.rank}, .init = spec.init,
-                           .fan_in = spec.fan_in, .fan_out = spec.fan_out, .momentum = spec.momentum,
-                           .layer = planned.layer, .tracked = spec.tracked});
+    made.shapes.push_back({.name     = std::string{std::string_view{planned.name}},
+                           .dims     = {spec.dims.begin(), spec.dims.begin() + spec.rank},
+                           .init     = spec.init,
+                           .fan_in   = spec.fan_in,
+                           .fan_out  = spec.fan_out,
+                           .momentum = spec.momentum,
+                           .layer    = planned.layer,
+                           .tracked  = spec.tracked});
   }
   return made;
 }

@@ -37,16 +37,15 @@ inline constexpr CutFlaw cut_flaw = [] {
 
 /// A model as the stages of a pipeline have it: each a copy with the variables of its sections. Models that cannot be
 /// cut are refused.
-template <class Model>
-struct Staged {
+template <class Model> struct Staged {
   static constexpr bool cuts = false;
 
-  template <class D>
-  using instance = typename Model::template instance<D>;
+  template <class D> using instance = typename Model::template instance<D>;
 
   static constexpr void refuse() {
-    static_assert(sizeof(Model) == 0, "chorale: a pipeline cuts a network that is derived from nn::Graph, and this "
-                                      "model is none. Put the layers of a Sequential in an nn::Block of a Graph");
+    static_assert(sizeof(Model) == 0,
+                  "chorale: a pipeline cuts a network that is derived from nn::Graph, and this "
+                  "model is none. Put the layers of a Sequential in an nn::Block of a Graph");
   }
   template <PipelineSchedule S, int stages, class D>
   static instance<D> instantiate(Model const& model, D const& device, Seed seed, int) {
@@ -55,15 +54,14 @@ struct Staged {
   }
   template <PipelineSchedule S, int stages, class D, class Received>
   static ReplicaMemory memory(Model const& model, D const& device, int, std::size_t rows, Received&&) {
-    return memory_of(model, rows, device);                                 // instantiate() refuses the model
+    return memory_of(model, rows, device);  // instantiate() refuses the model
   }
-  template <PipelineSchedule S, int stages, class D>
-  static std::vector<std::string> lines() { return {}; }
+  template <PipelineSchedule S, int stages, class D> static std::vector<std::string> lines() { return {}; }
 };
 // A network derived from nn::Graph.
 template <class Net, class Losses, class Optimizer, class Metrics>
 struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
-  using Model = CompiledGraph<Net, Losses, Optimizer, Metrics>;
+  using Model                = CompiledGraph<Net, Losses, Optimizer, Metrics>;
   static constexpr bool cuts = true;
 
   template <class D>
@@ -74,7 +72,7 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   /// throws  BadArgument when a variable that several sections share lets stages wait for one another
   template <PipelineSchedule S, int stages, class D>
   static instance<D> instantiate(Model const& model, D const& device, Seed seed, int stage) {
-    static_assert(pipelines::Timetable<S, stages>::ticks > 0);              // it is checked
+    static_assert(pipelines::Timetable<S, stages>::ticks > 0);  // it is checked
     constexpr auto flaw = graph::cut_flaw<Net, stages * S::chunks>;
     if constexpr (graph::report_cut<flaw>()) {
       auto const whole = graph::whole_of<Net, D>();
@@ -85,16 +83,17 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
         for (std::size_t i = 1; i < users.size(); ++i) ties.push_back({users[i - 1], users[i]});
       }
       if (auto const found = pipelines::check<S>(stages, ties); found.flaw != pipelines::Flaw::none)
-        throw BadArgument{"variables that several sections share let stages wait for one another: gradients by weights "
-                          "of micro-batch " + std::to_string(found.micro_batch) + " on stage " +
-                              std::to_string(found.stage) +
-                              " need those of a later section, which come after them.",
-                          "a schedule whose backward by weights of a later section comes first."};
+        throw BadArgument{
+            "variables that several sections share let stages wait for one another: gradients by weights "
+            "of micro-batch " +
+                std::to_string(found.micro_batch) + " on stage " + std::to_string(found.stage) +
+                " need those of a later section, which come after them.",
+            "a schedule whose backward by weights of a later section comes first."};
       auto learner = graph::StageLearner<Net, D, Losses, Metrics>{
           device, model.losses, model.metrics, pipelines::schedule_of<S>(stage, stages), std::move(ends)};
       auto const plan   = RunTimePlan{learner.variables().shapes, false};
       auto const groups = chorale::detail::GroupsOf<Optimizer>{model.optimizer, PlanView{nn::plan_of<Net>}};
-      static_cast<void>(groups);                                           // patterns fit the whole network, or throw
+      static_cast<void>(groups);  // patterns fit the whole network, or throw
       return {device, std::move(learner), plan, model.optimizer, seed};
     } else {
       throw BadArgument{"this network is not cut.", "fewer stages."};
@@ -108,7 +107,7 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   static ReplicaMemory memory(Model const& model, D const& device, int stage, std::size_t rows, Received&& received) {
     if constexpr (graph::report_cut<graph::cut_flaw<Net, stages * S::chunks>>()) {
       [[maybe_unused]] auto const scope = chorale::detail::DeviceScope<D>{device};
-      auto const learner = graph::StageLearner<Net, D, Losses, Metrics>{
+      auto const learner                = graph::StageLearner<Net, D, Losses, Metrics>{
           device, model.losses, model.metrics, pipelines::schedule_of<S>(stage, stages), ends_of<S, stages, D>()};
       auto const made = RunTimePlan{learner.variables().shapes};
       auto const plan = PlanView{made};
@@ -130,8 +129,7 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   ///   pipeline micro-batches 8
   ///   pipeline sections end at calls 3 7 12
   ///   pipeline order 64 entries hash 5290119273
-  template <PipelineSchedule S, int stages, class D>
-  static std::vector<std::string> lines() {
+  template <PipelineSchedule S, int stages, class D> static std::vector<std::string> lines() {
     if constexpr (graph::report_cut<graph::cut_flaw<Net, stages * S::chunks>>()) {
       auto calls = std::string{};
       for (auto const end : ends_of<S, stages, D>()) calls += " " + std::to_string(end);
@@ -149,8 +147,7 @@ struct Staged<CompiledGraph<Net, Losses, Optimizer, Metrics>> {
   }
 
  private:
-  template <PipelineSchedule S, int stages, class D>
-  static std::vector<int> ends_of() {
+  template <PipelineSchedule S, int stages, class D> static std::vector<int> ends_of() {
     auto const named = graph::Traced<Net, graph::NoDevice>::calls.cuts;
     return graph::cut_of(graph::whole_of<Net, D>().g, named, stages * S::chunks).ends;
   }

@@ -16,13 +16,13 @@ namespace chorale::pipelines {
 /// The kinds of error in a schedule of a pipeline.
 enum class Flaw : std::uint8_t {
   none,
-  no_such,       // a stage, a micro-batch or a chunk that does not exist
-  sections,      // two chunks are one section, or a section is on no stage
-  together,      // two entries of a stage in one tick
-  twice,         // a micro-batch goes through a section twice
-  missing,       // a micro-batch does not go through a section, or has no gradients there
-  order,         // backward before forward, or gradients by variables before those by inputs
-  cycle          // stages wait for one another
+  no_such,   // a stage, a micro-batch or a chunk that does not exist
+  sections,  // two chunks are one section, or a section is on no stage
+  together,  // two entries of a stage in one tick
+  twice,     // a micro-batch goes through a section twice
+  missing,   // a micro-batch does not go through a section, or has no gradients there
+  order,     // backward before forward, or gradients by variables before those by inputs
+  cycle      // stages wait for one another
 };
 
 /// The first flaw of a schedule, and where it is.
@@ -45,8 +45,7 @@ using Ties = std::vector<Tie>;
 namespace detail {
 
 /// A vector of n equal values. (Not every C++20 compiler makes one in a constant expression by itself.)
-template <class T>
-constexpr std::vector<T> filled(std::size_t n, T value) {
+template <class T> constexpr std::vector<T> filled(std::size_t n, T value) {
   auto all = std::vector<T>{};
   all.reserve(n);
   while (all.size() < n) all.push_back(value);
@@ -55,14 +54,12 @@ constexpr std::vector<T> filled(std::size_t n, T value) {
 
 /// A schedule as it is executed: each stage does its entries in order, and begins one as soon as it has what that
 /// needs.
-template <PipelineSchedule S>
-class Execution {
+template <PipelineSchedule S> class Execution {
  public:
   constexpr explicit Execution(int stages, Ties ties = {})
       : stages_{stages}, ties_{std::move(ties)}, all_{S::entries(stages)}, ends_{filled(4 * cells(), 0)},
         next_{filled(count(stages), std::size_t{0})}, free_{filled(count(stages), 0)},
-        live_{filled(count(stages) * n, 0)},
-        live_of_stage_{free_}, peak_{live_}, peak_of_stage_{free_} {
+        live_{filled(count(stages) * n, 0)}, live_of_stage_{free_}, peak_{live_}, peak_of_stage_{free_} {
     flaw_ = check_places();
     if (flaw_.flaw == Flaw::none) flaw_ = check_entries();
     if (flaw_.flaw == Flaw::none) flaw_ = run();
@@ -101,10 +98,9 @@ class Execution {
     for (auto const& e : all_)
       if (e.stage < 0 || e.stage >= stages_ || e.micro_batch < 0 || e.micro_batch >= m || e.chunk < 0 || e.chunk >= n)
         return {Flaw::no_such, e.stage, e.micro_batch, e.chunk};
-    std::sort(all_.begin(), all_.end(), [](Entry const& a, Entry const& b) {
-      return a.stage != b.stage ? a.stage < b.stage : a.tick < b.tick;
-    });
-    auto at = filled(ends_.size(), -1);                                    // place of each kind of work among all
+    std::sort(all_.begin(), all_.end(),
+              [](Entry const& a, Entry const& b) { return a.stage != b.stage ? a.stage < b.stage : a.tick < b.tick; });
+    auto at = filled(ends_.size(), -1);  // place of each kind of work among all
     for (std::size_t i = 0; i < all_.size(); ++i) {
       auto const& e = all_[i];
       if (i > 0 && all_[i - 1].stage == e.stage && all_[i - 1].tick == e.tick)
@@ -137,7 +133,7 @@ class Execution {
       if (is_last(e.work) && tie.earlier == x &&
           std::max(end(Work::backward, tie.later, k), end(Work::by_weights, tie.later, k)) == 0)
         return -1;
-    if (e.work == Work::by_weights) return 0;                              // after by_inputs of the stage itself
+    if (e.work == Work::by_weights) return 0;  // after by_inputs of the stage itself
     return x + 1 == stages_ * n ? 0 : known(std::max(end(Work::backward, x + 1, k), end(Work::by_inputs, x + 1, k)));
   }
   static constexpr int known(int end) { return end == 0 ? -1 : end; }
@@ -162,12 +158,12 @@ class Execution {
     return {};
   }
   constexpr void begin(std::size_t i, int tick) {
-    auto const& e = all_[i];
-    auto const s  = count(e.stage);
-    all_[i].tick  = tick;
-    free_[s]      = tick + ticks_of(e.work);
+    auto const& e                          = all_[i];
+    auto const s                           = count(e.stage);
+    all_[i].tick                           = tick;
+    free_[s]                               = tick + ticks_of(e.work);
     end(e.work, section(e), e.micro_batch) = free_[s];
-    auto const c = count(e.stage * n + e.chunk);
+    auto const c                           = count(e.stage * n + e.chunk);
     if (e.work == Work::forward) {
       peak_[c]          = std::max(peak_[c], ++live_[c]);
       peak_of_stage_[s] = std::max(peak_of_stage_[s], ++live_of_stage_[s]);
@@ -180,54 +176,58 @@ class Execution {
   Ties ties_;
   Entries all_;
   std::vector<int> ends_;
-  std::vector<std::size_t> next_;                                          // entry of each stage
-  std::vector<int> free_;                                                  // tick from which on a stage is free
-  std::vector<int> live_, live_of_stage_, peak_, peak_of_stage_;           // activations: of each chunk; of each stage
+  std::vector<std::size_t> next_;                                 // entry of each stage
+  std::vector<int> free_;                                         // tick from which on a stage is free
+  std::vector<int> live_, live_of_stage_, peak_, peak_of_stage_;  // activations: of each chunk; of each stage
   FirstFlaw flaw_;
 };
 
 }  // namespace detail
 
 /// The first flaw of a schedule for so many stages.
-template <PipelineSchedule S>
-constexpr FirstFlaw check(int stages, Ties const& ties = {}) {
+template <PipelineSchedule S> constexpr FirstFlaw check(int stages, Ties const& ties = {}) {
   auto const executed = detail::Execution<S>{stages, ties};
   return executed.flaw();
 }
 
 /// Compiles only if there is no flaw; else the compiler's message shows v: stage, micro-batch, chunk.
-template <class S, FirstFlaw v>
-struct Proof {
-  static_assert(v.flaw != Flaw::no_such, "chorale: this schedule of a pipeline names a stage, a micro-batch or a chunk "
-      "that there is not. The FirstFlaw says which. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::sections, "chorale: in this schedule of a pipeline section(stage, chunk, stages) is "
-      "not one section for each chunk of each stage. It gives each number below stages * chunks once. See "
-      "docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::together, "chorale: in this schedule of a pipeline a stage does two things in one "
-      "tick. The FirstFlaw says which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::twice, "chorale: in this schedule of a pipeline a micro-batch goes through a stage "
-      "twice. The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::missing, "chorale: in this schedule of a pipeline a micro-batch is missing: each goes "
-      "forward and backward through each stage. The FirstFlaw says which micro-batch, and which stage. See "
-      "docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::order, "chorale: in this schedule of a pipeline a stage is in the wrong order: "
-      "forward, then backward by inputs, then by weights. The FirstFlaw says for which micro-batch. See "
-      "docs/43-pipelines.md");
-  static_assert(v.flaw != Flaw::cycle, "chorale: in this schedule of a pipeline stages wait for one another, for ever. "
-      "The FirstFlaw says where the first of them waits. See docs/43-pipelines.md");
-  static constexpr bool checked = true;                                    // so that the sentence is the only error
+template <class S, FirstFlaw v> struct Proof {
+  static_assert(v.flaw != Flaw::no_such,
+                "chorale: this schedule of a pipeline names a stage, a micro-batch or a chunk "
+                "that there is not. The FirstFlaw says which. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::sections,
+                "chorale: in this schedule of a pipeline section(stage, chunk, stages) is "
+                "not one section for each chunk of each stage. It gives each number below stages * chunks once. See "
+                "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::together,
+                "chorale: in this schedule of a pipeline a stage does two things in one "
+                "tick. The FirstFlaw says which stage. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::twice,
+                "chorale: in this schedule of a pipeline a micro-batch goes through a stage "
+                "twice. The FirstFlaw says which micro-batch, and which stage. See docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::missing,
+                "chorale: in this schedule of a pipeline a micro-batch is missing: each goes "
+                "forward and backward through each stage. The FirstFlaw says which micro-batch, and which stage. See "
+                "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::order,
+                "chorale: in this schedule of a pipeline a stage is in the wrong order: "
+                "forward, then backward by inputs, then by weights. The FirstFlaw says for which micro-batch. See "
+                "docs/43-pipelines.md");
+  static_assert(v.flaw != Flaw::cycle,
+                "chorale: in this schedule of a pipeline stages wait for one another, for ever. "
+                "The FirstFlaw says where the first of them waits. See docs/43-pipelines.md");
+  static constexpr bool checked = true;  // so that the sentence is the only error
 };
 
 /// A checked schedule for so many stages, with the earliest ticks: a constant.
 ///
 ///   static_assert(pipelines::Timetable<OneForwardOneBackward<8>, 4>::idle() == 9);
 ///   std::cout << pipelines::Timetable<ZeroBubbleH1<8>, 4>::text();
-template <PipelineSchedule S, int stages>
-class Timetable {
+template <PipelineSchedule S, int stages> class Timetable {
   static_assert(stages >= 1, "chorale: a pipeline has at least 1 stage");
-  static constexpr auto count  = static_cast<std::size_t>(std::max(stages, 1));            // refused: one stage
+  static constexpr auto count  = static_cast<std::size_t>(std::max(stages, 1));  // refused: one stage
   static constexpr auto number = [] {
-    auto const all = S::entries(static_cast<int>(count));                  // a name, which clang needs
+    auto const all = S::entries(static_cast<int>(count));  // a name, which clang needs
     return all.size();
   }();
 
@@ -258,9 +258,9 @@ class Timetable {
   /// All entries, those of stage 0 first; those of a stage in order.
   static constexpr auto const& entries = made.entries;
   /// The most micro-batches whose activations a stage has at once, each chunk counted by itself.
-  static constexpr auto const& peaks = made.peaks;
+  static constexpr auto const& peaks   = made.peaks;
   /// Ticks of a whole step.
-  static constexpr int ticks = made.ticks;
+  static constexpr int ticks           = made.ticks;
 
   /// The most micro-batches whose activations a stage has at once for one of its chunks.
   static constexpr int peak(int stage, int chunk) {
@@ -277,9 +277,9 @@ class Timetable {
   ///   1 .  F0 B0 =  F1 B1 =  .
   static std::string text() {
     constexpr auto letters = std::array{"FBIW", "fbiw"};
-    auto const width = std::to_string(S::micro_batches - 1).size() + 2;
-    auto grid        = std::string{};
-    auto const put   = [&](std::string cell) {
+    auto const width       = std::to_string(S::micro_batches - 1).size() + 2;
+    auto grid              = std::string{};
+    auto const put         = [&](std::string cell) {
       cell.resize(width, ' ');
       grid += cell;
     };

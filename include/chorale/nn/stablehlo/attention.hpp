@@ -31,11 +31,10 @@ inline Value attended(Value q, Value k, Value v, bool causal) {
 }
 
 /// Heads and CausalHeads: x (B, T, 3 C), y (B, T, C).
-template <int Heads, bool Causal>
-struct HeadsAsText {
+template <int Heads, bool Causal> struct HeadsAsText {
   static Value write(Call& at) {
     auto const steps = at.x().dim(1), width = at.x().dim(2) / 3;
-    auto const part  = [&](std::int64_t i) {
+    auto const part = [&](std::int64_t i) {
       return reshape(slice_of(at.x(), 2, i * width, (i + 1) * width), {at.rows(), steps, Heads, width / Heads});
     };
     auto const y = attended(part(0), part(1), part(2), Causal);
@@ -45,16 +44,13 @@ struct HeadsAsText {
 
 }  // namespace detail
 
-template <int Number>
-struct Lowering<Heads<Number>> : detail::HeadsAsText<Number, false> {};
-template <int Number>
-struct Lowering<CausalHeads<Number>> : detail::HeadsAsText<Number, true> {};
+template <int Number> struct Lowering<Heads<Number>> : detail::HeadsAsText<Number, false> {};
+template <int Number> struct Lowering<CausalHeads<Number>> : detail::HeadsAsText<Number, true> {};
 
 // Products of query and value, attention, and a product of all heads.
-template <int Heads, int KeyDim, class... Options>
-struct Lowering<MultiHeadAttention<Heads, KeyDim, Options...>> {
+template <int Heads, int KeyDim, class... Options> struct Lowering<MultiHeadAttention<Heads, KeyDim, Options...>> {
   static Value write(Call& at) {
-    auto const product = [&](Value x, std::size_t of) {                    // (B, T, Heads, KeyDim)
+    auto const product = [&](Value x, std::size_t of) {  // (B, T, Heads, KeyDim)
       auto const y = dot(x, at.variables[of], {2}, {0});
       return y + along_last(at.variables[of + 1], y);
     };

@@ -22,7 +22,7 @@ inline Value smoothed_to_half(Value targets, float smoothing) {
 
 /// exp(-|z|), at most 1, and the logistic function of z: what losses of two classes are made of.
 struct OfTwoClasses {
-  Value tail, p, rest;                                                     // rest: 1 - p, to all digits
+  Value tail, p, rest;  // rest: 1 - p, to all digits
 
   explicit OfTwoClasses(Value z) : tail{exp(-abs(z))} {
     auto const positive = compare(z, "GE", 0), all = 1.0 + tail;
@@ -39,8 +39,7 @@ inline Value signs(Value targets) { return select(compare(targets, "EQ", 0), -1.
 }  // namespace detail
 
 // The mean entropy of two classes.
-template <>
-struct LossLowering<loss::BinaryCrossEntropy> {
+template <> struct LossLowering<loss::BinaryCrossEntropy> {
   static Value rows(loss::BinaryCrossEntropy const& loss, Value z, Value targets) {
     auto const t   = detail::smoothed_to_half(targets, loss.label_smoothing);
     auto const two = detail::OfTwoClasses{z};
@@ -48,8 +47,7 @@ struct LossLowering<loss::BinaryCrossEntropy> {
   }
 };
 // The same of probabilities; those below 1e-7 and above 1 - 1e-7 count as these, also in the gradient.
-template <>
-struct LossLowering<loss::BinaryCrossEntropyOfProbabilities> {
+template <> struct LossLowering<loss::BinaryCrossEntropyOfProbabilities> {
   static Value rows(loss::BinaryCrossEntropyOfProbabilities const& loss, Value y, Value targets) {
     auto const t = detail::smoothed_to_half(targets, loss.label_smoothing);
     auto const p = minimum(maximum(y, 1e-7), double{1 - 1e-7F});
@@ -58,8 +56,7 @@ struct LossLowering<loss::BinaryCrossEntropyOfProbabilities> {
   }
 };
 // That entropy times (1 - q)^gamma.
-template <>
-struct LossLowering<loss::BinaryFocalCrossEntropy> {
+template <> struct LossLowering<loss::BinaryFocalCrossEntropy> {
   static Value rows(loss::BinaryFocalCrossEntropy const& loss, Value z, Value targets) {
     loss.check_options();
     auto const gamma = static_cast<double>(loss.gamma), alpha = static_cast<double>(loss.alpha);
@@ -70,7 +67,7 @@ struct LossLowering<loss::BinaryFocalCrossEntropy> {
     auto const factor  = power(wrong, detail::like(wrong, gamma));
     auto const some    = compare(wrong, "GT", 0);
     auto const by_base = select(some, gamma * factor / select(some, wrong, 1.0), 0.0);
-    auto const slope   = by_base * (1.0 - 2.0 * t) * two.p * two.rest;     // of factor by z
+    auto const slope   = by_base * (1.0 - 2.0 * t) * two.p * two.rest;  // of factor by z
     auto f             = factor * entropy;
     auto by_z          = slope * entropy + factor * (two.p - t);
     if (loss.apply_class_balancing) {
@@ -81,15 +78,13 @@ struct LossLowering<loss::BinaryFocalCrossEntropy> {
   }
 };
 // The mean of max(0, 1 - target · y).
-template <>
-struct LossLowering<loss::Hinge> {
+template <> struct LossLowering<loss::Hinge> {
   static Value rows(loss::Hinge const&, Value y, Value targets) {
     return detail::mean_of_row(maximum(1.0 - detail::signs(targets) * y, 0));
   }
 };
 // The mean of its squares.
-template <>
-struct LossLowering<loss::SquaredHinge> {
+template <> struct LossLowering<loss::SquaredHinge> {
   static Value rows(loss::SquaredHinge const&, Value y, Value targets) {
     auto const missing = maximum(1.0 - detail::signs(targets) * y, 0);
     return detail::mean_of_row(missing * missing);

@@ -20,14 +20,14 @@ struct AsText {};
 
 /// What random numbers of a step are a function of: scalars of Element::u32.
 struct Drawn {
-  Value seed_low, seed_high;                                               // of StepNumbers::drawn()
-  Value first_row;                                                         // of this replica, in the global batch
+  Value seed_low, seed_high;  // of StepNumbers::drawn()
+  Value first_row;            // of this replica, in the global batch
 };
 
 /// A variable that moves instead of being trained, and what stands in place of its gradient.
 struct Moved {
-  std::size_t variable = 0;                                                // of the layer
-  Value to{};                                                              // times the rows of this replica
+  std::size_t variable = 0;  // of the layer
+  Value to{};                // times the rows of this replica
 };
 
 /// One call of a layer, while a program is written.
@@ -41,11 +41,11 @@ struct Call {
   std::vector<Value> in, variables;
   Value real;
   Drawn drawn;
-  int number = 0;                                                          // of the call: its stream of random numbers
+  int number = 0;  // of the call: its stream of random numbers
   std::vector<Value> out{};
   std::vector<Moved> moved{};
 
-  Value        x() const { return in[0]; }
+  Value x() const { return in[0]; }
   std::int64_t rows() const { return real.dim(0); }
 };
 
@@ -56,12 +56,10 @@ struct Call {
 ///   struct Lowering<Dense<Units, Options...>> {
 ///     static Value write(Call& at);                       // or std::vector<Value>, of a layer with several outputs
 ///   };
-template <class L>
-struct Lowering;
+template <class L> struct Lowering;
 
 // Here, as the Stage of sums below names it.
-template <>
-struct Lowering<Add> {
+template <> struct Lowering<Add> {
   static Value write(Call& at) { return at.in[0] + at.in[1]; }
 };
 
@@ -74,11 +72,11 @@ template <class L>
 inline constexpr bool is_written = requires(stablehlo::Call& at) { stablehlo::Lowering<L>::write(at); };
 
 /// The Ops of a layer on AsText.
-template <class L>
-constexpr Ops ops_as_text() {
-  static_assert(is_written<L>, "chorale: this layer is not written in operations of StableHLO, so no PJRT device "
-                               "computes it. Use layers that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, "
-                               "or use a strategy over Cpu");
+template <class L> constexpr Ops ops_as_text() {
+  static_assert(is_written<L>,
+                "chorale: this layer is not written in operations of StableHLO, so no PJRT device "
+                "computes it. Use layers that docs/46-tpu.md lists, specialise nn::stablehlo::Lowering, "
+                "or use a strategy over Cpu");
   auto made = Ops{};
   if constexpr (requires { requires L::joins; }) made.joined = 1;
   if constexpr (is_written<L>)
@@ -91,18 +89,15 @@ constexpr Ops ops_as_text() {
 }
 
 // Layers of two functions over a Place.
-template <class L, class... In, class... Out>
-struct Stage<stablehlo::AsText, L, List<In...>, List<Out...>> {
+template <class L, class... In, class... Out> struct Stage<stablehlo::AsText, L, List<In...>, List<Out...>> {
   static constexpr Ops ops() { return ops_as_text<L>(); }
 };
 // Layers of kernels.
-template <KernelLayer L, class In, class Out>
-struct Stage<stablehlo::AsText, L, List<In>, List<Out>> {
+template <KernelLayer L, class In, class Out> struct Stage<stablehlo::AsText, L, List<In>, List<Out>> {
   static constexpr Ops ops() { return ops_as_text<L>(); }
 };
 // Sums.
-template <class O>
-struct Stage<stablehlo::AsText, Add, List<O, O>, List<O>> {
+template <class O> struct Stage<stablehlo::AsText, Add, List<O, O>, List<O>> {
   static constexpr Ops ops() { return ops_as_text<Add>(); }
 };
 

@@ -24,12 +24,14 @@ inline Window window_over(Value x, Window like, nn::detail::Padding padding) {
 }
 /// How a convolution reads such windows.
 inline Convolved read_by(Window const& w) {
-  return {.stride = {w.stride, w.stride}, .low = {w.pad_before, w.pad_left}, .high = {w.pad_after, w.pad_right},
-          .dilation = {w.dilation, w.dilation}, .groups = w.groups};
+  return {.stride   = {w.stride, w.stride},
+          .low      = {w.pad_before, w.pad_left},
+          .high     = {w.pad_after, w.pad_right},
+          .dilation = {w.dilation, w.dilation},
+          .groups   = w.groups};
 }
 /// y + bias, if the layer has one.
-template <class L>
-Value with_bias(Call& at, Value y) {
+template <class L> Value with_bias(Call& at, Value y) {
   if constexpr (L::biased) return y + along_last(at.variables[1], y);
   else return y;
 }
@@ -37,27 +39,28 @@ Value with_bias(Call& at, Value y) {
 }  // namespace detail
 
 // One operation has all of its options.
-template <int Filters, int Kernel, class... Options>
-struct Lowering<Conv2D<Filters, Kernel, Options...>> {
+template <int Filters, int Kernel, class... Options> struct Lowering<Conv2D<Filters, Kernel, Options...>> {
   using L = Conv2D<Filters, Kernel, Options...>;
 
   static Value write(Call& at) {
-    auto const w = detail::window_over(at.x(), {.kernel = Kernel, .stride = L::stride, .columns = L::columns,
-                                                .dilation = L::dilation, .groups = L::groups}, L::padding);
+    auto const w = detail::window_over(
+        at.x(),
+        {.kernel = Kernel, .stride = L::stride, .columns = L::columns, .dilation = L::dilation, .groups = L::groups},
+        L::padding);
     return detail::with_bias<L>(at, convolution(at.x(), at.variables[0], detail::read_by(w)));
   }
 };
 
 // Over an image of T rows and one column.
-template <int Filters, int Kernel, class... Options>
-struct Lowering<Conv1D<Filters, Kernel, Options...>> {
+template <int Filters, int Kernel, class... Options> struct Lowering<Conv1D<Filters, Kernel, Options...>> {
   using L = Conv1D<Filters, Kernel, Options...>;
 
   static Value write(Call& at) {
     auto const x      = reshape(at.x(), {at.rows(), at.x().dim(1), 1, at.x().dim(2)});
     auto const kernel = reshape(at.variables[0], {Kernel, 1, at.variables[0].dim(1), Filters});
-    auto w = detail::window_over(x, {.kernel = Kernel, .stride = L::stride, .columns = 1, .dilation = L::dilation,
-                                     .groups = L::groups}, L::padding);
+    auto w            = detail::window_over(
+        x, {.kernel = Kernel, .stride = L::stride, .columns = 1, .dilation = L::dilation, .groups = L::groups},
+        L::padding);
     w.pad_left = w.pad_right = 0;
     if (L::causal) w.pad_before = (Kernel - 1) * L::dilation, w.pad_after = 0;
     auto const y = convolution(x, kernel, detail::read_by(w));
@@ -66,31 +69,37 @@ struct Lowering<Conv1D<Filters, Kernel, Options...>> {
 };
 
 // Each channel is a group.
-template <int Kernel, class... Options>
-struct Lowering<DepthwiseConv2D<Kernel, Options...>> {
+template <int Kernel, class... Options> struct Lowering<DepthwiseConv2D<Kernel, Options...>> {
   using L = DepthwiseConv2D<Kernel, Options...>;
 
   static Value write(Call& at) {
     auto const channels = at.x().dim(3);
-    auto const w = detail::window_over(at.x(), {.kernel = Kernel, .stride = L::stride, .columns = L::columns,
-                                                .dilation = L::dilation, .groups = static_cast<int>(channels)},
-                                       L::padding);
-    auto const kernel = reshape(at.variables[0], {Kernel, L::columns, 1, channels * L::multiplier});
+    auto const w        = detail::window_over(at.x(),
+                                              {.kernel   = Kernel,
+                                               .stride   = L::stride,
+                                               .columns  = L::columns,
+                                               .dilation = L::dilation,
+                                               .groups   = static_cast<int>(channels)},
+                                              L::padding);
+    auto const kernel   = reshape(at.variables[0], {Kernel, L::columns, 1, channels * L::multiplier});
     return detail::with_bias<L>(at, convolution(at.x(), kernel, detail::read_by(w)));
   }
 };
 
 // The gradient by its images of the convolution of which it is the transpose.
-template <int Filters, int Kernel, class... Options>
-struct Lowering<Conv2DTranspose<Filters, Kernel, Options...>> {
+template <int Filters, int Kernel, class... Options> struct Lowering<Conv2DTranspose<Filters, Kernel, Options...>> {
   using L = Conv2DTranspose<Filters, Kernel, Options...>;
 
   static Value write(Call& at) {
     auto const out = [](auto in) {
       return static_cast<int>(L::padding.same ? in * L::stride : (in - 1) * L::stride + Kernel);
     };
-    auto const w   = nn::detail::padded({.height = out(at.x().dim(1)), .width = out(at.x().dim(2)), .channels = Filters,
-                                         .kernel = Kernel, .stride = L::stride}, L::padding);
+    auto const w = nn::detail::padded({.height   = out(at.x().dim(1)),
+                                       .width    = out(at.x().dim(2)),
+                                       .channels = Filters,
+                                       .kernel   = Kernel,
+                                       .stride   = L::stride},
+                                      L::padding);
     auto how = Convolved{.low = {Kernel - 1 - w.pad_before, Kernel - 1 - w.pad_left}, .spread = {L::stride, L::stride}};
     how.high = {w.height - (at.x().dim(1) - 1) * L::stride - 1 - how.low[0] + Kernel - 1,
                 w.width - (at.x().dim(2) - 1) * L::stride - 1 - how.low[1] + Kernel - 1};

@@ -36,17 +36,16 @@
 namespace chorale::nn::stablehlo {
 
 /// The outputs of an engine as TermScores reads them.
-template <class Net, class Running>
-struct EngineOutputs {
+template <class Net, class Running> struct EngineOutputs {
   static constexpr std::size_t num_outputs = Running::num_outputs;
   static constexpr int ragged_of(std::size_t) { return -1; }
 
-  using Overwritten = std::array<bool, num_outputs>;                       // no gradient is written over an output
+  using Overwritten = std::array<bool, num_outputs>;  // no gradient is written over an output
 
   Running const* engine;
 
   float const* output(std::size_t o) const { return engine->output(o).data(); }
-  std::size_t  size(std::size_t o) const { return engine->output(o).size(); }
+  std::size_t size(std::size_t o) const { return engine->output(o).size(); }
 };
 
 /// One copy of a compiled network on PJRT devices. A device of several cores computes each step on all of them: each
@@ -56,14 +55,13 @@ struct EngineOutputs {
 ///   | variables | gradients | slot 0 | slot 1 | ...        on the host, each laid out as the plan says
 ///
 /// keeps     the host's memory is brought up to date when somebody asks for variables or slots
-template <class Net, class Losses, class Optimizer, class Metrics>
-class Copy : public StepReports {
-  using Running = Engine<Net, Losses, Optimizer>;
-  using Outputs = EngineOutputs<Net, Running>;
-  using Scoring = graph::TermScores<Net, Cpu, Outputs, std::tuple<>, Metrics>;
+template <class Net, class Losses, class Optimizer, class Metrics> class Copy : public StepReports {
+  using Running                            = Engine<Net, Losses, Optimizer>;
+  using Outputs                            = EngineOutputs<Net, Running>;
+  using Scoring                            = graph::TermScores<Net, Cpu, Outputs, std::tuple<>, Metrics>;
   static constexpr auto const& plan_       = graph::plan_for<Net>();
   using LossSums                           = typename Running::LossSums;
-  static constexpr std::size_t own_losses  = Running::own_losses;          // of several, each is named
+  static constexpr std::size_t own_losses  = Running::own_losses;  // of several, each is named
   static constexpr std::size_t num_metrics = std::tuple_size_v<Metrics>;
 
  public:
@@ -75,7 +73,7 @@ class Copy : public StepReports {
       if (call.ops->joined > 0) return true;
     return false;
   }();
-  static constexpr NetworkWork work        = graph::work_of(graph::Traced<Net, AsText>::calls);
+  static constexpr NetworkWork work = graph::work_of(graph::Traced<Net, AsText>::calls);
 
   /// True if a step and its update are one program, which the host starts while the one before still runs.
   static constexpr bool runs_ahead = lowers_update<Optimizer>;
@@ -95,9 +93,10 @@ class Copy : public StepReports {
   ///           be one over the devices of this rank; pjrt::PluginError when a device fails
   template <class Batch, class Ready>
   Sum<float> value_and_gradient(Batch const& batch, std::size_t first_row, Ready&& ready, Together together = {}) {
-    CHORALE_EXPECTS(together.all_reduce == nullptr, "nn::SyncBatchNorm adds up over all rows of a batch, and on PJRT "
-                                                    "devices over those of one rank: use nn::BatchNorm, or TPUStrategy, "
-                                                    "which is one rank");
+    CHORALE_EXPECTS(together.all_reduce == nullptr,
+                    "nn::SyncBatchNorm adds up over all rows of a batch, and on PJRT "
+                    "devices over those of one rank: use nn::BatchNorm, or TPUStrategy, "
+                    "which is one rank");
     auto const g = gradients();
     std::ranges::fill(g.values, 0.0F);
     for (auto& table : g.tables) table.clear();
@@ -105,9 +104,9 @@ class Copy : public StepReports {
     auto loss = 0.0F;
     if (batch.rows != 0) {
       g.trailer().summed() = 1;
-      auto const losses    = held_->engine.gradients(batch, now_of(first_row), optimizer.loss_scale.value, g,
-                                                           num_metrics != 0);
-      loss                 = losses[0];
+      auto const losses =
+          held_->engine.gradients(batch, now_of(first_row), optimizer.loss_scale.value, g, num_metrics != 0);
+      loss = losses[0];
       write(g.header(), losses, measure(batch, metric::Over::step), batch.rows);
       if (optimizer.checks()) report_non_finite<Cpu>(g, plan::header, g.values.size()), report_non_finite_rows<Cpu>(g);
     }
@@ -121,18 +120,15 @@ class Copy : public StepReports {
   /// batch     with at least one row; it may change after this returns
   /// returns   the header of the step before, if that was in flight
   /// throws    NumericFault, a step late: with NonFinite::stop neither the bad step nor this one has changed a variable
-  template <class Batch>
-  std::optional<Header> step_ahead(Batch const& batch)
-    requires runs_ahead
-  {
+  template <class Batch> std::optional<Header> step_ahead(Batch const& batch) requires runs_ahead {
     auto before        = std::optional<Header>{};
     auto const checked = optimizer.on_non_finite != NonFinite::allow;
-    if (optimizer.on_non_finite == NonFinite::skip) before = finish_ahead();       // it may have been left out
-    auto const stops   = optimizer.on_non_finite == NonFinite::stop && held_->under_way;
-    auto started       = held_->engine.update(batch, now_of(batch.first_row), optimizer.moment(),
-                                              stops ? &held_->under_way->started : nullptr, checked, num_metrics != 0);
-    auto next          = Ahead{std::move(started), measure(batch, metric::Over::step), optimizer.now.step++};
-    auto const last    = std::exchange(held_->under_way, std::move(next));
+    if (optimizer.on_non_finite == NonFinite::skip) before = finish_ahead();  // it may have been left out
+    auto const stops = optimizer.on_non_finite == NonFinite::stop && held_->under_way;
+    auto started     = held_->engine.update(batch, now_of(batch.first_row), optimizer.moment(),
+                                        stops ? &held_->under_way->started : nullptr, checked, num_metrics != 0);
+    auto next        = Ahead{std::move(started), measure(batch, metric::Over::step), optimizer.now.step++};
+    auto const last  = std::exchange(held_->under_way, std::move(next));
     if (last) before = finish(*last);
     return before;
   }
@@ -148,8 +144,7 @@ class Copy : public StepReports {
   bool was_asked() const { return held_->under_way ? is_asked() : gradients().trailer().asked() != 0; }
 
   /// Computes loss and metrics, each added up over the rows of the batch.
-  template <class Batch>
-  void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
+  template <class Batch> void evaluate(Batch const& batch, std::span<float, plan::header> sums) {
     std::ranges::fill(sums, 0.0F);
     if (batch.rows == 0) return;
     auto const losses = held_->engine.evaluate(batch, num_metrics != 0);
@@ -157,8 +152,7 @@ class Copy : public StepReports {
   }
 
   /// All outputs of each row, one after another: (B, output_width), valid until the next call.
-  template <class Batch>
-  Span<float const> predict(Batch const& batch) {
+  template <class Batch> Span<float const> predict(Batch const& batch) {
     auto& engine = held_->engine;
     if (batch.rows == 0) return {};
     engine.predict(batch);
@@ -194,9 +188,7 @@ class Copy : public StepReports {
   /// True if all cores have the same bits: see CoreMemory::agrees().
   bool cores_agree() { return held_->engine.memory().agrees(); }
 
-  auto& states()
-    requires(!std::is_same_v<typename graph::StatesOfTerms<Metrics>::type, metric::NoStates>)
-  {
+  auto& states() requires(!std::is_same_v<typename graph::StatesOfTerms<Metrics>::type, metric::NoStates>) {
     return held_->scores.states();
   }
 
@@ -225,7 +217,7 @@ class Copy : public StepReports {
       return {reinterpret_cast<float*>(arena.data()) + first, n};
     }
     Span<float> variables() const { return part(0, PlanView{plan_}.values()); }
-    Variables   whole() const { return {variables(), plan_.variables, plan_.table_elements}; }
+    Variables whole() const { return {variables(), plan_.variables, plan_.table_elements}; }
     Span<float> slots() const {
       auto const whole = PlanView{plan_};
       return part(whole.values() + whole.elements, static_cast<std::size_t>(Optimizer::slots) * whole.slot_stride());
@@ -248,9 +240,9 @@ class Copy : public StepReports {
     Running engine;
     std::optional<Ahead> under_way{};
     std::vector<RowGradients> tables = row_gradients_of(plan_);
-    std::uint64_t number = next_owner();
+    std::uint64_t number             = next_owner();
     std::vector<float> predicted{};
-    std::unique_ptr<UnitMemory> units{};                                   // always null
+    std::unique_ptr<UnitMemory> units{};  // always null
   };
 
   /// The variables, which are brought back to the host when they are asked for.
@@ -287,8 +279,7 @@ class Copy : public StepReports {
   }
 
   /// The metrics of the last batch, sums over its rows.
-  template <class Batch>
-  Measured measure(Batch const& batch, metric::Over over) {
+  template <class Batch> Measured measure(Batch const& batch, metric::Over over) {
     if constexpr (num_metrics == 0) return {};
     else {
       auto outputs = Outputs{&held_->engine};
@@ -305,7 +296,7 @@ class Copy : public StepReports {
   /// Waits for a step, and counts it as apply() would.
   Header finish(Ahead const& last) {
     auto header  = Header{};
-    auto ends    = std::array<float, plan::header + plan::trailer>{};      // all of the gradients that is checked
+    auto ends    = std::array<float, plan::header + plan::trailer>{};  // all of the gradients that is checked
     auto const g = Gradients{ends, plan_.variables, {}, held_->number};
     write(StepHeader<float>{header}, last.started.read(), last.measured, last.started.rows);
     std::ranges::copy(header, ends.begin());

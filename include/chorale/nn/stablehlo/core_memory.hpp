@@ -74,8 +74,8 @@ class CoreMemory {
   /// Copies variables and slots to the host, if those of the cores are newer.
   void bring_back() {
     if (newest_ != Newest::cores) return;
-    auto copies = std::vector<pjrt::Event>{};
-    auto const copy   = [&](Span<float> host, VariableSpec const&) {
+    auto copies     = std::vector<pjrt::Event>{};
+    auto const copy = [&](Span<float> host, VariableSpec const&) {
       copies.push_back(held_[0][copies.size()].get_later(host.data(), host.size_bytes()));
     };
     each_variable(copy);
@@ -167,8 +167,8 @@ class CoreMemory {
   std::size_t num_slots_;
   Span<float> variables_, slots_;
   Newest newest_  = Newest::host;
-  bool has_slots_ = false;                                                 // the cores have the slots, too
-  std::vector<std::vector<pjrt::Buffer>> held_;                            // [core][variable or slot]
+  bool has_slots_ = false;                       // the cores have the slots, too
+  std::vector<std::vector<pjrt::Buffer>> held_;  // [core][variable or slot]
 };
 
 }  // namespace chorale::nn::stablehlo

@@ -10,8 +10,7 @@
 namespace chorale::nn::stablehlo {
 
 // x W + b over the last dimension; of images, over the whole row.
-template <int Units, class... Options>
-struct Lowering<Dense<Units, Options...>> {
+template <int Units, class... Options> struct Lowering<Dense<Units, Options...>> {
   static Value write(Call& at) {
     auto const y = matmul(at.x(), at.variables[0]);
     return y + along_last(at.variables[1], y);
@@ -19,8 +18,7 @@ struct Lowering<Dense<Units, Options...>> {
 };
 
 // (B, ..) to (B, N).
-template <>
-struct Lowering<Flatten> {
+template <> struct Lowering<Flatten> {
   static Value write(Call& at) { return reshape(at.x(), {at.rows(), count(at.x().dims()) / at.rows()}); }
 };
 

@@ -16,16 +16,15 @@
 namespace chorale::nn::stablehlo {
 
 // What is dropped is, of rows of numbers, to the bit what Cpu drops.
-template <Fraction Rate>
-struct Lowering<Dropout<Rate>> {
+template <Fraction Rate> struct Lowering<Dropout<Rate>> {
   static Value write(Call& at) {
     if (!at.training || Rate.value == 0) return at.x();
-    constexpr auto rate   = Rate.as_float();
-    constexpr auto scale  = 1.0F / (1.0F - rate);
-    constexpr auto limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
-    auto const width      = count(at.x().dims()) / at.rows();
-    auto const blocks     = (width + 3) / 4;                               // an index gives four words
-    auto words            = std::vector<Value>{};
+    constexpr auto rate  = Rate.as_float();
+    constexpr auto scale = 1.0F / (1.0F - rate);
+    constexpr auto limit = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
+    auto const width     = count(at.x().dims()) / at.rows();
+    auto const blocks    = (width + 3) / 4;  // an index gives four words
+    auto words           = std::vector<Value>{};
     for (auto const w : random_words(at, blocks)) words.push_back(reshape(w, {at.rows(), blocks, 1}));
     auto const all        = reshape(concatenate(words, 2), {at.rows(), 4 * blocks});
     auto const is_dropped = compare(slice_of(all, 1, 0, width), "LT", static_cast<double>(limit));
@@ -34,8 +33,7 @@ struct Lowering<Dropout<Rate>> {
 };
 
 // The bits of the words are those on Cpu; the logarithm, the root and the cosine round as the device does.
-template <Fraction Deviation>
-struct Lowering<GaussianNoise<Deviation>> {
+template <Fraction Deviation> struct Lowering<GaussianNoise<Deviation>> {
   static Value write(Call& at) {
     if (!at.training || Deviation.value == 0) return at.x();
     auto const words = random_words(at, count(at.x().dims()) / at.rows());

@@ -49,10 +49,9 @@ inline pjrt::Shape shape_of(Typed const& typed) {
 /// the rows of a batch to the cores, and keeps variables and slots there from one step to the next.
 ///
 /// cost      a step copies its batch to the cores, and results of a few numbers back; compiling takes about a second
-template <class Net, class Losses, class Optimizer>
-class Engine {
-  using Writer                     = StepWriter<Net, Losses, Optimizer>;
-  static constexpr auto const& plan = Writer::plan;
+template <class Net, class Losses, class Optimizer> class Engine {
+  using Writer                               = StepWriter<Net, Losses, Optimizer>;
+  static constexpr auto const& plan          = Writer::plan;
   static constexpr std::size_t num_variables = plan.variables.size();
 
  public:
@@ -70,13 +69,15 @@ class Engine {
     if (!memory_.in_shards()) return;
     CHORALE_EXPECTS(lowers_update<Optimizer> && !optim::UpdatesByVariable<Optimizer>,
                     "cores with shards of the optimizer's state take rules that update each number by itself and are "
-                    "written in operations, and optim::" + type_name<Optimizer>() +
-                        " is not one: use optim::AdamW, or all of its state on each core");
+                    "written in operations, and optim::" +
+                        type_name<Optimizer>() + " is not one: use optim::AdamW, or all of its state on each core");
     for (auto const& v : plan.variables)
-      CHORALE_EXPECTS(!v.spec.by_rows, "cores with shards of the optimizer's state take gradients that are dense, but "
-                                       "that of " + std::string{std::string_view{v.name}} +
-                                           " is rows: use nn::Embedding<.., nn::DenseGradient>, or all of its state on "
-                                           "each core");
+      CHORALE_EXPECTS(!v.spec.by_rows,
+                      "cores with shards of the optimizer's state take gradients that are dense, but "
+                      "that of " +
+                          std::string{std::string_view{v.name}} +
+                          " is rows: use nn::Embedding<.., nn::DenseGradient>, or all of its state on "
+                          "each core");
   }
 
   std::size_t cores() const { return device_.cores().size(); }
@@ -88,7 +89,7 @@ class Engine {
   /// to          zeros; tables that have no rows
   template <class Batch>
   LossSums gradients(Batch const& batch, StepNumbers const& now, float scale, Gradients const& to, bool outputs) {
-    auto& step = run(StepKind::gradients, batch, {now, {scale}, outputs, false});
+    auto& step  = run(StepKind::gradients, batch, {now, {scale}, outputs, false});
     auto copies = std::vector<pjrt::Event>{};
     for (std::size_t i = 0; i < num_variables; ++i)
       if (auto const part = to[i]; !part.empty())
@@ -103,8 +104,8 @@ class Engine {
 
   /// Results of a step with its update, while it is under way.
   struct Update {
-    pjrt::Buffer losses;                                                   // of the first core
-    std::vector<pjrt::Buffer> faults;                                      // of each core, see StepWriter
+    pjrt::Buffer losses;               // of the first core
+    std::vector<pjrt::Buffer> faults;  // of each core, see StepWriter
     std::size_t rows = 0;
 
     LossSums read() const { return read_losses(losses); }
@@ -138,8 +139,7 @@ class Engine {
   }
 
   /// The losses of a batch as in evaluation, sums over its rows.
-  template <class Batch>
-  LossSums evaluate(Batch const& batch, bool outputs) {
+  template <class Batch> LossSums evaluate(Batch const& batch, bool outputs) {
     auto& step        = run(StepKind::evaluate, batch, {{}, {}, outputs, false});
     auto const losses = read_losses(step.results[0][0]);
     if (outputs) read_outputs(step, batch.rows, 1);
@@ -147,8 +147,7 @@ class Engine {
   }
 
   /// Computes the outputs of a batch as in evaluation.
-  template <class Batch>
-  void predict(Batch const& batch) {
+  template <class Batch> void predict(Batch const& batch) {
     read_outputs(run(StepKind::predict, batch, {}), batch.rows, 0);
   }
 
@@ -174,7 +173,7 @@ class Engine {
     std::vector<Typed> arguments;
     std::vector<std::int64_t> ids_below;
     pjrt::Executable executable;
-    std::vector<std::vector<pjrt::Buffer>> results{};                      // [core][result] of its last run
+    std::vector<std::vector<pjrt::Buffer>> results{};  // [core][result] of its last run
   };
 
   /// The program for a batch: one for as many rows, else one with room for more, if that is not much more. A training
@@ -182,9 +181,11 @@ class Engine {
   Step& step_for(StepKind kind, std::size_t rows, bool outputs, bool checked) {
     auto const each   = static_cast<std::int64_t>((rows + cores() - 1) / cores());
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
-    auto wanted       = typename Writer::Settings{.replicas = static_cast<int>(cores()), .rows = each,
-                                                  .outputs = outputs, .checked = checked,
-                                                  .sharded = memory_.in_shards()};
+    auto wanted       = typename Writer::Settings{.replicas = static_cast<int>(cores()),
+                                                  .rows     = each,
+                                                  .outputs  = outputs,
+                                                  .checked  = checked,
+                                                  .sharded  = memory_.in_shards()};
     Step* best        = nullptr;
     auto const again  = trains && std::exchange(rows_trained_, rows) == rows;
     auto const most   = again ? each : trains ? std::numeric_limits<std::int64_t>::max() : 2 * each;
@@ -201,15 +202,14 @@ class Engine {
     for (auto const& typed : text.arguments) signature.arguments.push_back(detail::shape_of(typed));
     for (auto const& typed : text.results) signature.results.push_back(detail::shape_of(typed));
     signature.donated = text.donated;
-    steps_.push_back(std::make_unique<Step>(Step{
-        kind, wanted, std::move(text.arguments), std::move(text.ids_below),
-        device_.client().compile(std::move(text.text), std::move(signature), wanted.replicas, device_.cores())}));
+    steps_.push_back(std::make_unique<Step>(
+        Step{kind, wanted, std::move(text.arguments), std::move(text.ids_below),
+             device_.client().compile(std::move(text.text), std::move(signature), wanted.replicas, device_.cores())}));
     return *steps_.back();
   }
 
   /// Deals out a batch to the cores and starts a program on it.
-  template <class Batch>
-  Step& run(StepKind kind, Batch const& batch, Settings const& settings) {
+  template <class Batch> Step& run(StepKind kind, Batch const& batch, Settings const& settings) {
     auto& step      = step_for(kind, batch.rows, settings.outputs, settings.checked);
     auto const held = kind == StepKind::update ? memory_.all(0).size() : num_variables;
     check(batch, step, held, kind != StepKind::predict);
@@ -253,26 +253,22 @@ class Engine {
     return step;
   }
 
-  template <class Batch, class... Term>
-  static constexpr bool has_all(std::type_identity<std::tuple<Term...>>) {
+  template <class Batch, class... Term> static constexpr bool has_all(std::type_identity<std::tuple<Term...>>) {
     return (requires(Batch const& b) { b[typename Term::field{}]; } && ...);
   }
-  template <class Batch>
-  static constexpr bool has_targets = has_all<Batch>(std::type_identity<Losses>{});
+  template <class Batch> static constexpr bool has_targets = has_all<Batch>(std::type_identity<Losses>{});
 
   /// Refuses a batch of other sizes, ids that a table has no row for, and targets that a loss does not take.
   ///
   /// first     argument of the first input
-  template <class Batch>
-  void check(Batch const& batch, Step const& step, std::size_t first, bool targets) const {
+  template <class Batch> void check(Batch const& batch, Step const& step, std::size_t first, bool targets) const {
     [&]<class... F>(nn::detail::List<F...>) {
       (check_field(typename graph::WithoutRequest<F>::type{}, batch, step.ids_below[first++]), ...);
     }(typename Net::inputs{});
     if constexpr (has_targets<Batch>)
       if (targets) std::apply([&](auto const&... term) { (check_targets(term, batch), ...); }, losses_);
   }
-  template <class Term, class Batch>
-  static void check_targets(Term const& term, Batch const& batch) {
+  template <class Term, class Batch> static void check_targets(Term const& term, Batch const& batch) {
     using F = typename Term::field;
     using O = typename graph::Nth<graph::index_of<F, typename graph::OutputsIn<Net>::fields>,
                                   typename graph::OutputsIn<Net>::values>::type;
@@ -280,9 +276,8 @@ class Engine {
     check_field(F{}, batch, 0);
     loss::check_targets(term.what, batch.rows * C::positions, C::width, batch[F{}].data());
   }
-  template <class F, class Batch>
-  static void check_field(F field, Batch const& batch, std::int64_t below) {
-    auto const numbers = batch[field];
+  template <class F, class Batch> static void check_field(F field, Batch const& batch, std::int64_t below) {
+    auto const numbers   = batch[field];
     constexpr bool named = !requires { typename Net::sequential; };
     CHORALE_EXPECTS(numbers.size() == batch.rows * F::size,
                     "the model takes " + std::to_string(F::size) + " numbers a row" +
@@ -296,8 +291,7 @@ class Engine {
                                        &type_name<F>);
   }
 
-  template <class Batch>
-  void put_targets(Batch const& batch, Range mine, std::int64_t rows, auto const& put) {
+  template <class Batch> void put_targets(Batch const& batch, Range mine, std::int64_t rows, auto const& put) {
     std::apply([&](auto const&... term) { (put_targets_of(term, batch, mine, rows, put), ...); }, losses_);
   }
   template <class Term, class Batch>
@@ -314,11 +308,10 @@ class Engine {
   }
 
   /// Copies rows of a field to a core, with zeros in place of those that are missing.
-  template <class T>
-  void put_rows(Span<T> all, std::size_t rows, Range mine, std::int64_t room, auto const& put) {
-    using Number     = std::remove_const_t<T>;
-    auto const width = rows == 0 ? std::size_t{0} : all.size() / rows;
-    auto const part  = all.subspan(mine.begin * width, mine.size() * width);
+  template <class T> void put_rows(Span<T> all, std::size_t rows, Range mine, std::int64_t room, auto const& put) {
+    using Number            = std::remove_const_t<T>;
+    auto const width        = rows == 0 ? std::size_t{0} : all.size() / rows;
+    auto const part         = all.subspan(mine.begin * width, mine.size() * width);
     constexpr bool as_it_is = std::is_same_v<Number, float> || std::is_same_v<Number, int>;
     if (as_it_is && mine.size() == static_cast<std::size_t>(room)) return put(part.data());
     auto const n = static_cast<std::size_t>(room) * width;
@@ -350,12 +343,12 @@ class Engine {
   /// Reads the outputs of all cores, which are the results from `first` on, without rows that are not of the batch.
   void read_outputs(Step const& step, std::size_t rows, std::size_t first) {
     for (std::size_t o = 0; o < num_outputs; ++o) {
-      auto const n = step.results[0][first + o].shape().elements();
+      auto const n     = step.results[0][first + o].shape().elements();
       auto const width = n / static_cast<std::size_t>(step.set.rows);
       outputs_[o].resize(n * cores());
       for (std::size_t core = 0; core < cores(); ++core)
         step.results[core][first + o].get(outputs_[o].data() + core * n, n * sizeof(float));
-      outputs_[o].resize(rows * width);                                    // what fills up is last
+      outputs_[o].resize(rows * width);  // what fills up is last
     }
   }
 
@@ -363,10 +356,10 @@ class Engine {
   Losses losses_;
   Optimizer rule_;
   CoreMemory memory_;
-  std::vector<std::vector<pjrt::Buffer>> inputs_;                          // [core][argument]
+  std::vector<std::vector<pjrt::Buffer>> inputs_;  // [core][argument]
   std::vector<std::vector<pjrt::Buffer*>> arguments_;
   std::vector<std::unique_ptr<Step>> steps_;
-  std::size_t rows_trained_ = 0;                                           // of the last training step
+  std::size_t rows_trained_ = 0;  // of the last training step
   std::vector<float> real_, floats_;
   std::vector<int> ids_;
   std::array<std::vector<float>, num_outputs> outputs_;

@@ -30,7 +30,7 @@ class Backward {
   /// wanted   ids of values
   void run(std::vector<int> const& wanted) {
     auto const n = static_cast<int>(gradients_.size());
-    auto leads   = std::vector<char>(gradients_.size(), 0);                // 1: it depends on a wanted value
+    auto leads   = std::vector<char>(gradients_.size(), 0);  // 1: it depends on a wanted value
     for (auto const id : wanted) leads[static_cast<std::size_t>(id)] = 1;
     for (int i = 0; i < n; ++i)
       for (auto const x : at(i).in)
@@ -81,7 +81,7 @@ class Backward {
         give(0, [&] { return g / in(1); });
         give(1, [&] { return -(g * y / in(1)); });
         break;
-      case Kind::maximum:                                                  // of equal numbers, b has the gradient
+      case Kind::maximum:  // of equal numbers, b has the gradient
         give(0, [&] { return select(compare(in(0), "GT", in(1)), g, 0.0); });
         give(1, [&] { return select(compare(in(0), "GT", in(1)), 0.0, g); });
         break;
@@ -104,14 +104,15 @@ class Backward {
       case Kind::sine: give(0, [&] { return g * cos(in(0)); }); break;
       case Kind::cosine: give(0, [&] { return -(g * sin(in(0))); }); break;
       case Kind::sign:
-      case Kind::floor: break;                                             // constant but for its steps
+      case Kind::floor: break;  // constant but for its steps
       case Kind::select:
         give(1, [&] { return select(in(0), g, 0.0); });
         give(2, [&] { return select(in(0), 0.0, g); });
         break;
       case Kind::reduce: give(0, [&] { return of_reduce(o, g, in(0), y); }); break;
       case Kind::reduce_window: give(0, [&] { return of_windows(o, g, in(0)); }); break;
-      case Kind::dot: give(0, [&] { return of_dot(o, g, in(0), in(1), true); });
+      case Kind::dot:
+        give(0, [&] { return of_dot(o, g, in(0), in(1), true); });
         give(1, [&] { return of_dot(o, g, in(1), in(0), false); });
         break;
       case Kind::convolution:
@@ -149,16 +150,15 @@ class Backward {
   void add_slice(Operation const& o, Value g) {
     auto const id   = o.in[0];
     auto const dims = value(id).dims();
-    auto along      = std::vector<std::size_t>{};                          // what it is a part of
+    auto along      = std::vector<std::size_t>{};  // what it is a part of
     for (std::size_t i = 0; i < dims.size(); ++i)
       if (o.dims[i] != dims[i]) along.push_back(i);
     auto& parts     = parts_[static_cast<std::size_t>(id)];
     auto const fits = [&] {
       if (along.size() != 1 || o.lists[2][along[0]] != 1) return false;
       if (!parts.empty() && parts[0].along != along[0]) return false;
-      return std::ranges::none_of(parts, [&](Part const& p) {
-        return p.begin < o.lists[1][along[0]] && o.lists[0][along[0]] < p.end;
-      });
+      return std::ranges::none_of(
+          parts, [&](Part const& p) { return p.begin < o.lists[1][along[0]] && o.lists[0][along[0]] < p.end; });
     };
     if (fits()) parts.push_back({along[0], o.lists[0][along[0]], o.lists[1][along[0]], g, o});
     else add(id, of_slice(o, g, dims));
@@ -221,7 +221,7 @@ class Backward {
   }
   Value of_reduce(Operation const& o, Value g, Value x, Value y) const {
     if (o.word == "add") return repeated(o, g, x);
-    auto const largest = compare(x, "EQ", repeated(o, y, x));              // of several, each has its part
+    auto const largest = compare(x, "EQ", repeated(o, y, x));  // of several, each has its part
     auto const ones    = select(largest, detail::like(x, 1), 0.0);
     return select(largest, repeated(o, g / sum(ones, o.lists[0]), x), 0.0);
   }
@@ -254,17 +254,17 @@ class Backward {
     auto const free       = free_of(x, batch, summed);
     auto const free_other = free_of(other, batch_other, sum_other);
     auto const batches    = static_cast<std::int64_t>(batch.size());
-    auto in_g = Dims{}, batch_g = Dims{};                                  // where g has other's, and batches
+    auto in_g = Dims{}, batch_g = Dims{};  // where g has other's, and batches
     for (std::int64_t i = 0; i < batches; ++i) batch_g.push_back(i);
     auto const first = batches + (is_first ? static_cast<std::int64_t>(free.size()) : 0);
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(free_other.size()); ++i) in_g.push_back(first + i);
     auto const made = dot(g, other, in_g, free_other, batch_g, batch_other);  // batches, free of x, summed of other
-    auto order      = Dims(x.rank());                                      // for each dimension of x, where made has it
+    auto order      = Dims(x.rank());  // for each dimension of x, where made has it
     for (std::size_t i = 0; i < batch.size(); ++i)
       order[static_cast<std::size_t>(batch[i])] = static_cast<std::int64_t>(i);
     for (std::size_t i = 0; i < free.size(); ++i)
       order[static_cast<std::size_t>(free[i])] = batches + static_cast<std::int64_t>(i);
-    auto sorted = sum_other;                                               // the order in which `made` has them
+    auto sorted = sum_other;  // the order in which `made` has them
     std::ranges::sort(sorted);
     for (std::size_t i = 0; i < summed.size(); ++i) {
       auto const place = std::ranges::find(sorted, sum_other[i]) - sorted.begin();
@@ -314,8 +314,8 @@ class Backward {
   };
 
   Program* program_;
-  std::vector<Value> gradients_;                                           // by id; empty: none
-  std::vector<std::vector<Part>> parts_;                                   // by id; not yet a part of its gradient
+  std::vector<Value> gradients_;          // by id; empty: none
+  std::vector<std::vector<Part>> parts_;  // by id; not yet a part of its gradient
   std::vector<char> leads_;
 };
 

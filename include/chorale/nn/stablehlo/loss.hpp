@@ -17,13 +17,13 @@ namespace chorale::nn::stablehlo {
 ///
 /// y, targets    of Element::f32; labels of Element::i32
 /// returns       the loss of each row
-template <class L>
-struct LossLowering;
+template <class L> struct LossLowering;
 
 /// True if a loss says how it is written in operations.
 template <class L>
-inline constexpr bool writes_loss =
-    requires(L const& loss, Value y) { { LossLowering<L>::rows(loss, y, y) } -> std::same_as<Value>; };
+inline constexpr bool writes_loss = requires(L const& loss, Value y) {
+  { LossLowering<L>::rows(loss, y, y) } -> std::same_as<Value>;
+};
 
 namespace detail {
 

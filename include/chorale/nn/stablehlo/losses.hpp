@@ -54,8 +54,7 @@ inline Value cross_entropy_of_probabilities(Value p, Value targets) {
 }  // namespace detail
 
 // log Σ exp(y) - y[label]
-template <>
-struct LossLowering<loss::SparseCrossEntropy> {
+template <> struct LossLowering<loss::SparseCrossEntropy> {
   static Value rows(loss::SparseCrossEntropy const& loss, Value y, Value labels) {
     if (loss.label_smoothing != 0)
       return detail::cross_entropy(y, detail::smoothed(detail::one_hot(labels, y), loss.label_smoothing));
@@ -63,46 +62,40 @@ struct LossLowering<loss::SparseCrossEntropy> {
   }
 };
 // Σ target · (log Σ exp(y) - y)
-template <>
-struct LossLowering<loss::CrossEntropy> {
+template <> struct LossLowering<loss::CrossEntropy> {
   static Value rows(loss::CrossEntropy const& loss, Value y, Value targets) {
     return detail::cross_entropy(y, detail::smoothed(targets, loss.label_smoothing));
   }
 };
 // -log p[label]
-template <>
-struct LossLowering<loss::SparseCrossEntropyOfProbabilities> {
+template <> struct LossLowering<loss::SparseCrossEntropyOfProbabilities> {
   static Value rows(loss::SparseCrossEntropyOfProbabilities const& loss, Value p, Value labels) {
     auto const targets = detail::smoothed(detail::one_hot(labels, p), loss.label_smoothing);
     return detail::cross_entropy_of_probabilities(p, targets);
   }
 };
 // -Σ target · log p
-template <>
-struct LossLowering<loss::CrossEntropyOfProbabilities> {
+template <> struct LossLowering<loss::CrossEntropyOfProbabilities> {
   static Value rows(loss::CrossEntropyOfProbabilities const& loss, Value p, Value targets) {
     return detail::cross_entropy_of_probabilities(p, detail::smoothed(targets, loss.label_smoothing));
   }
 };
 
 // The mean of (y - target)^2.
-template <>
-struct LossLowering<loss::MeanSquaredError> {
+template <> struct LossLowering<loss::MeanSquaredError> {
   static Value rows(loss::MeanSquaredError const&, Value y, Value targets) {
     auto const d = y - targets;
     return detail::mean_of_row(d * d);
   }
 };
 // The mean of |y - target|.
-template <>
-struct LossLowering<loss::MeanAbsoluteError> {
+template <> struct LossLowering<loss::MeanAbsoluteError> {
   static Value rows(loss::MeanAbsoluteError const&, Value y, Value targets) {
     return detail::mean_of_row(abs(y - targets));
   }
 };
 // Squares near the target, then straight lines.
-template <>
-struct LossLowering<loss::Huber> {
+template <> struct LossLowering<loss::Huber> {
   static Value rows(loss::Huber const& loss, Value y, Value targets) {
     loss.check_options();
     auto const d = y - targets, far = abs(d);
@@ -111,23 +104,20 @@ struct LossLowering<loss::Huber> {
   }
 };
 // log cosh(d), in a form that is exact near 0 and does not overflow.
-template <>
-struct LossLowering<loss::LogCosh> {
+template <> struct LossLowering<loss::LogCosh> {
   static Value rows(loss::LogCosh const&, Value y, Value targets) {
     auto const d = y - targets, far = abs(d);
     return detail::mean_of_row(detail::with_slope(far + log1p(expm1(-2.0 * far) / 2.0), y, tanh(d)));
   }
 };
 // The mean of y - target · log y.
-template <>
-struct LossLowering<loss::Poisson> {
+template <> struct LossLowering<loss::Poisson> {
   static Value rows(loss::Poisson const&, Value y, Value targets) {
     return detail::mean_of_row(y - targets * log(y + 1e-7));
   }
 };
 // Σ target · log(target / p), of numbers from 1e-7 to 1; larger p have no gradient.
-template <>
-struct LossLowering<loss::KLDivergence> {
+template <> struct LossLowering<loss::KLDivergence> {
   static Value rows(loss::KLDivergence const&, Value y, Value targets) {
     auto const between = [](Value x) { return minimum(maximum(x, 1e-7), 1); };
     auto const p = between(y), t = between(targets);
@@ -135,8 +125,7 @@ struct LossLowering<loss::KLDivergence> {
   }
 };
 // Minus the cosine; of vectors without a direction 0, without a gradient.
-template <>
-struct LossLowering<loss::CosineSimilarity> {
+template <> struct LossLowering<loss::CosineSimilarity> {
   static Value rows(loss::CosineSimilarity const&, Value y, Value targets) {
     auto const of_y = sum_last(y * y), of_targets = sum_last(targets * targets);
     auto const both  = compare(of_y, "GE", 1e-14) & compare(of_targets, "GE", 1e-14);
@@ -145,18 +134,15 @@ struct LossLowering<loss::CosineSimilarity> {
   }
 };
 // Σ target · y
-template <>
-struct LossLowering<loss::Given> {
+template <> struct LossLowering<loss::Given> {
   static Value rows(loss::Given const&, Value y, Value targets) { return sum_last(y * targets); }
 };
 
 // Each row counts by its class.
-template <class L>
-  requires writes_loss<L>
-struct LossLowering<loss::Weighted<L>> {
+template <class L> requires writes_loss<L> struct LossLowering<loss::Weighted<L>> {
   static Value rows(loss::Weighted<L> const& loss, Value y, Value targets) {
     loss.check(0, static_cast<std::size_t>(y.dim(1)), nullptr);
-    auto const weights = gather(column(*y.program, loss.weights()), classes(targets));            // (N, 1)
+    auto const weights = gather(column(*y.program, loss.weights()), classes(targets));  // (N, 1)
     return LossLowering<L>::rows(loss.loss(), y, targets) * reshape(weights, {y.dim(0)});
   }
 
@@ -188,26 +174,26 @@ struct LossLowering<loss::Weighted<L>> {
 /// real       (B), see Call; rows that are not real have no gradient, whatever their outputs are
 template <class Net, class Term>
 Value term_sum(Term const& term, Value output, Value targets, Value weights, Value real) {
-  using L         = std::remove_cvref_t<decltype(term.what)>;
-  using F         = typename Term::field;
-  using All       = graph::OutputsIn<Net>;
-  using O         = typename graph::Nth<graph::index_of<F, typename All::fields>, typename All::values>::type;
-  using C         = graph::Compared<L, O, F>;
-  using Target    = typename L::target;
-  static_assert(writes_loss<L> || F::is_ragged,                            // which another sentence refuses
+  using L      = std::remove_cvref_t<decltype(term.what)>;
+  using F      = typename Term::field;
+  using All    = graph::OutputsIn<Net>;
+  using O      = typename graph::Nth<graph::index_of<F, typename All::fields>, typename All::values>::type;
+  using C      = graph::Compared<L, O, F>;
+  using Target = typename L::target;
+  static_assert(writes_loss<L> || F::is_ragged,  // which another sentence refuses
                 "chorale: this loss is not written in operations of StableHLO, so no PJRT device "
-                                "computes it. Use losses that docs/46-tpu.md lists, specialise "
-                                "nn::stablehlo::LossLowering, or use a strategy over Cpu");
+                "computes it. Use losses that docs/46-tpu.md lists, specialise "
+                "nn::stablehlo::LossLowering, or use a strategy over Cpu");
   if constexpr (writes_loss<L>) {
     constexpr auto positions = static_cast<std::int64_t>(C::positions), width = static_cast<std::int64_t>(C::width);
-    constexpr auto each      = static_cast<std::int64_t>(loss::targets_of<L>(C::width));
-    auto const n             = real.dim(0);
-    auto const is_real       = compare(real, "GT", 0);
-    auto const y             = convert(select(along_first(is_real, output), output, 0.0), Element::f32);
-    auto const wanted        = convert(targets, std::is_integral_v<Target> ? Element::i32 : Element::f32);
-    auto const losses        = LossLowering<L>::rows(term.what, reshape(y, {n * positions, width}),
-                                                     reshape(wanted, {n * positions, each}));
-    auto of_row = sum_last(reshape(losses, {n, positions}));                                      // (B)
+    constexpr auto each = static_cast<std::int64_t>(loss::targets_of<L>(C::width));
+    auto const n        = real.dim(0);
+    auto const is_real  = compare(real, "GT", 0);
+    auto const y        = convert(select(along_first(is_real, output), output, 0.0), Element::f32);
+    auto const wanted   = convert(targets, std::is_integral_v<Target> ? Element::i32 : Element::f32);
+    auto const losses =
+        LossLowering<L>::rows(term.what, reshape(y, {n * positions, width}), reshape(wanted, {n * positions, each}));
+    auto of_row = sum_last(reshape(losses, {n, positions}));  // (B)
     if (weights) of_row = of_row * reshape(convert(weights, Element::f32), {n});
     return sum(select(is_real, of_row, 0.0)) * static_cast<double>(term.weight / static_cast<float>(C::positions));
   } else {

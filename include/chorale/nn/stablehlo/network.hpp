@@ -13,13 +13,12 @@ namespace chorale::nn::stablehlo {
 
 /// The outputs of a network that is written into a program, and what its moving variables move to.
 struct Written {
-  std::vector<Value> outputs;                                              // (B, ..)
-  std::vector<Value> moved;                                                // for each variable of the plan; or none
+  std::vector<Value> outputs;  // (B, ..)
+  std::vector<Value> moved;    // for each variable of the plan; or none
 };
 
 /// A value with its rows and the dimensions of a row: (B, 28, 28, 1).
-template <class F>
-Dims dims_of(std::int64_t rows) {
+template <class F> Dims dims_of(std::int64_t rows) {
   auto dims = Dims{rows};
   for (auto const d : F::dims) dims.push_back(d);
   return dims;
@@ -42,13 +41,18 @@ Written write_network(Program& program, std::vector<Value> const& inputs, std::v
   };
   auto const as_float = [](Value x) { return is_float(x.element()) ? convert(x, Element::f32) : x; };
   auto values         = std::vector<Value>(g.values.size());
-  auto made               = Written{.outputs = {}, .moved = std::vector<Value>(variables.size())};
+  auto made           = Written{.outputs = {}, .moved = std::vector<Value>(variables.size())};
   for (std::size_t i = 0; i < g.inputs.size(); ++i) values[graph::at(g.inputs[i])] = kept(inputs[i]);
   for (auto const& call : g.calls) {
     auto const uses  = Span<int const>{g.uses}.subspan(graph::at(call.first_use), graph::at(call.uses));
     auto const keeps = graph::keeps_averages(uses, frozen, [](int v) { return g.variables[graph::at(v)].spec; });
-    auto at = Call{.program = program, .training = training && !keeps, .in = {}, .variables = {}, .real = real,
-                   .drawn = drawn, .number = call.number};
+    auto at          = Call{.program   = program,
+                            .training  = training && !keeps,
+                            .in        = {},
+                            .variables = {},
+                            .real      = real,
+                            .drawn     = drawn,
+                            .number    = call.number};
     for (int i = 0; i < call.ins; ++i)
       at.in.push_back(as_float(values[graph::at(g.ins[graph::at(call.first_in + i)])]));
     for (int i = 0; i < call.uses; ++i)
@@ -56,7 +60,7 @@ Written write_network(Program& program, std::vector<Value> const& inputs, std::v
     call.ops->write(at);
     for (int i = 0; i < call.outs; ++i) values[graph::at(call.first_out + i)] = kept(at.out[graph::at(i)]);
     for (auto const& moved : at.moved) made.moved[graph::at(uses[moved.variable])] = moved.to;
-    for (auto const v : uses)                                              // they move to nothing
+    for (auto const v : uses)  // they move to nothing
       if (keeps && g.variables[graph::at(v)].spec.momentum != 0)
         made.moved[graph::at(v)] = program.constant(0, variables[graph::at(v)].dims());
   }

@@ -20,8 +20,7 @@ namespace detail {
 /// double.
 ///
 /// cost    over_batch: two sums over all replicas, of C + 1 and C numbers, and as many in backward
-template <class L, Normalize Over>
-struct BatchNormAsText {
+template <class L, Normalize Over> struct BatchNormAsText {
   static Value write(Call& at) {
     if (!at.training) return normalized(at, at.variables[2], at.variables[3]);
     auto const x        = at.x();
@@ -35,7 +34,7 @@ struct BatchNormAsText {
       auto const all = all_reduce(concatenate({sums, numbers}, 0));
       sums = slice_of(all, 0, 0, channels), numbers = slice_of(all, 0, channels, channels + 1);
     }
-    auto const n        = reshape(maximum(numbers, 1), {});                 // without rows: zeros, and not 0 / 0
+    auto const n        = reshape(maximum(numbers, 1), {});  // without rows: zeros, and not 0 / 0
     auto const of_all   = [&](Value total) { return total / broadcast(n, total.dims(), {}); };
     auto const mean     = of_all(sums);
     auto const distance = select(is_real, x - along_last(mean, x), 0.0);
@@ -61,8 +60,7 @@ struct BatchNormAsText {
 };
 
 /// LayerNorm and LayerNormWith: over each vector of the last dimension.
-template <class L>
-struct LayerNormAsText {
+template <class L> struct LayerNormAsText {
   static Value write(Call& at) {
     auto const x        = at.x();
     auto const channels = static_cast<double>(x.dims().back());
@@ -79,18 +77,16 @@ template <class... Options>
 struct Lowering<BatchNorm<Options...>> : detail::BatchNormAsText<BatchNorm<Options...>, Normalize::over_share> {};
 // Over all replicas.
 template <class... Options>
-struct Lowering<SyncBatchNorm<Options...>>
-    : detail::BatchNormAsText<SyncBatchNorm<Options...>, Normalize::over_batch> {};
+struct Lowering<SyncBatchNorm<Options...>> : detail::BatchNormAsText<SyncBatchNorm<Options...>, Normalize::over_batch> {
+};
 
 // With its own epsilon.
-template <>
-struct Lowering<LayerNorm> : detail::LayerNormAsText<LayerNorm> {};
+template <> struct Lowering<LayerNorm> : detail::LayerNormAsText<LayerNorm> {};
 template <class... Options>
 struct Lowering<LayerNormWith<Options...>> : detail::LayerNormAsText<LayerNormWith<Options...>> {};
 
 // Divided by the root of the mean square.
-template <class... Options>
-struct Lowering<RMSNorm<Options...>> {
+template <class... Options> struct Lowering<RMSNorm<Options...>> {
   static Value write(Call& at) {
     auto const x     = at.x();
     auto const mean  = sum_last(x * x) / static_cast<double>(x.dims().back());
@@ -100,23 +96,21 @@ struct Lowering<RMSNorm<Options...>> {
 };
 
 // Divided by the length, if it is one that can be divided by.
-template <>
-struct Lowering<UnitNorm> {
+template <> struct Lowering<UnitNorm> {
   static Value write(Call& at) {
     auto const x        = at.x();
     auto const square   = sum_last(x * x);
     auto const is_short = compare(sqrt(square), "LT", static_cast<double>(1e-12F));
-    auto const scale    = select(is_short, 0.0, rsqrt(select(is_short, 1.0, square)));     // no gradient of 1 / 0
+    auto const scale    = select(is_short, 0.0, rsqrt(select(is_short, 1.0, square)));  // no gradient of 1 / 0
     return x * along_first(scale, x);
   }
 };
 
 // Over (B, positions, groups, channels of a group).
-template <int Groups, class... Options>
-struct Lowering<GroupNorm<Groups, Options...>> {
+template <int Groups, class... Options> struct Lowering<GroupNorm<Groups, Options...>> {
   static Value write(Call& at) {
     auto const channels = at.x().dims().back(), width = channels / Groups;
-    auto const all      = count(at.x().dims()) / at.rows() / channels;     // positions of a row
+    auto const all      = count(at.x().dims()) / at.rows() / channels;  // positions of a row
     auto const numbers  = static_cast<double>(all * width);
     auto const x        = reshape(at.x(), {at.rows(), all, Groups, width});
     auto const repeated = [&](Value of_group) { return broadcast(of_group, x.dims(), {0, 2}); };

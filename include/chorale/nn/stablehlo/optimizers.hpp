@@ -30,12 +30,10 @@ namespace chorale::nn::stablehlo {
 ///   write(rule, w, g, slots, fed)
 ///                             the next w; slots, as many as the rule has, become the next ones. g is the mean
 ///                             gradient, clipped, and fed are those numbers
-template <class O>
-struct UpdateLowering;
+template <class O> struct UpdateLowering;
 
 /// True if an update rule says how it is written in operations. Others, such as Grouped, run on the host.
-template <class O>
-inline constexpr bool lowers_update = requires { UpdateLowering<O>::scalars; };
+template <class O> inline constexpr bool lowers_update = requires { UpdateLowering<O>::scalars; };
 
 namespace detail {
 
@@ -52,20 +50,16 @@ inline Value running(Value mean, float beta, Value x) {
   return normal(static_cast<double>(beta) * mean + static_cast<double>(1 - beta) * x);
 }
 /// x times a number, or x itself if that is 1.
-inline Value times(Value x, Value fed, std::int64_t i, bool is_one) {
-  return is_one ? x : x * scalar(fed, i, x);
-}
+inline Value times(Value x, Value fed, std::int64_t i, bool is_one) { return is_one ? x : x * scalar(fed, i, x); }
 
 /// w · keep - rate · m / (sqrt(v · correction) + epsilon); rate has the correction of m.
-template <class O>
-Value adam(O const& o, Value kept, Value g, std::span<Value> slots, Value fed) {
-  slots[0] = running(slots[0], o.beta_1, g);
-  slots[1] = running(slots[1], o.beta_2, g * g);
+template <class O> Value adam(O const& o, Value kept, Value g, std::span<Value> slots, Value fed) {
+  slots[0]        = running(slots[0], o.beta_1, g);
+  slots[1]        = running(slots[1], o.beta_2, g * g);
   auto const root = sqrt(slots[1] * scalar(fed, 1, g));
   return kept - scalar(fed, 0, g) * (slots[0] / (root + static_cast<double>(o.epsilon)));
 }
-template <class O>
-void adam_numbers(O const& o, optim::Moment now, float* to) {
+template <class O> void adam_numbers(O const& o, optim::Moment now, float* to) {
   to[0] = o.rate(now) * optim::detail::correction(o.beta_1, now);
   to[1] = optim::detail::correction(o.beta_2, now);
 }
@@ -73,9 +67,8 @@ void adam_numbers(O const& o, optim::Moment now, float* to) {
 }  // namespace detail
 
 // w -= rate · (g + decay · w), with momentum when asked.
-template <>
-struct UpdateLowering<optim::SGD> {
-  static constexpr std::size_t scalars = 2;                                // rate, what is kept of w
+template <> struct UpdateLowering<optim::SGD> {
+  static constexpr std::size_t scalars = 2;  // rate, what is kept of w
 
   static void numbers(optim::SGD const& o, optim::Moment now, float* to) {
     to[0] = o.rate(now);
@@ -95,9 +88,8 @@ struct UpdateLowering<optim::SGD> {
 };
 
 // Running means of g and g², corrected.
-template <>
-struct UpdateLowering<optim::Adam> {
-  static constexpr std::size_t scalars = 2;                                // corrected rate, correction of v
+template <> struct UpdateLowering<optim::Adam> {
+  static constexpr std::size_t scalars = 2;  // corrected rate, correction of v
 
   static void numbers(optim::Adam const& o, optim::Moment now, float* to) { detail::adam_numbers(o, now, to); }
   static Value write(optim::Adam const& o, Value w, Value g, std::span<Value> slots, Value fed) {
@@ -105,9 +97,8 @@ struct UpdateLowering<optim::Adam> {
   }
 };
 // Adam, of a w that has shrunk.
-template <>
-struct UpdateLowering<optim::AdamW> {
-  static constexpr std::size_t scalars = 3;                                // those of Adam, what is kept of w
+template <> struct UpdateLowering<optim::AdamW> {
+  static constexpr std::size_t scalars = 3;  // those of Adam, what is kept of w
 
   static void numbers(optim::AdamW const& o, optim::Moment now, float* to) {
     detail::adam_numbers(o, now, to);
@@ -119,9 +110,8 @@ struct UpdateLowering<optim::AdamW> {
 };
 
 // rate · g / sqrt(v + epsilon), with momentum and less the square of the mean when asked.
-template <>
-struct UpdateLowering<optim::RMSprop> {
-  static constexpr std::size_t scalars = 1;                                // rate
+template <> struct UpdateLowering<optim::RMSprop> {
+  static constexpr std::size_t scalars = 1;  // rate
 
   static void numbers(optim::RMSprop const& o, optim::Moment now, float* to) { to[0] = o.rate(now); }
   static Value write(optim::RMSprop const& o, Value w, Value g, std::span<Value> slots, Value fed) {
@@ -140,9 +130,8 @@ struct UpdateLowering<optim::RMSprop> {
 };
 
 // rate · g / sqrt(Σ g² + epsilon)
-template <>
-struct UpdateLowering<optim::Adagrad> {
-  static constexpr std::size_t scalars = 1;                                // rate
+template <> struct UpdateLowering<optim::Adagrad> {
+  static constexpr std::size_t scalars = 1;  // rate
 
   static void numbers(optim::Adagrad const& o, optim::Moment now, float* to) { to[0] = o.rate(now); }
   static Value write(optim::Adagrad const& o, Value w, Value g, std::span<Value> slots, Value fed) {
@@ -152,9 +141,8 @@ struct UpdateLowering<optim::Adagrad> {
 };
 
 // Adam whose mean of g looks one step ahead.
-template <>
-struct UpdateLowering<optim::Nadam> {
-  static constexpr std::size_t scalars = 4;                                // rate, correction of v, factors of m and g
+template <> struct UpdateLowering<optim::Nadam> {
+  static constexpr std::size_t scalars = 4;  // rate, correction of v, factors of m and g
 
   static void numbers(optim::Nadam const& o, optim::Moment now, float* to) {
     auto const [of_m, of_g] = o.ahead(now.step + 1);
@@ -170,9 +158,8 @@ struct UpdateLowering<optim::Nadam> {
 };
 
 // rate · sign(beta_1 · m + (1 - beta_1) · g)
-template <>
-struct UpdateLowering<optim::Lion> {
-  static constexpr std::size_t scalars = 2;                                // rate, what is kept of w
+template <> struct UpdateLowering<optim::Lion> {
+  static constexpr std::size_t scalars = 2;  // rate, what is kept of w
 
   static void numbers(optim::Lion const& o, optim::Moment now, float* to) {
     to[0] = o.rate(now);
@@ -187,9 +174,8 @@ struct UpdateLowering<optim::Lion> {
 };
 
 // Adam's step s, made as long as w.
-template <>
-struct UpdateLowering<optim::Lamb> {
-  static constexpr std::size_t scalars = 4;                                // rate, what is kept of w, corrections
+template <> struct UpdateLowering<optim::Lamb> {
+  static constexpr std::size_t scalars = 4;  // rate, what is kept of w, corrections
 
   static void numbers(optim::Lamb const& o, optim::Moment now, float* to) {
     to[0] = o.rate(now);
@@ -229,7 +215,7 @@ inline std::vector<Value> clipped(std::vector<Value> means, double limit, bool i
     squares = squares ? squares + own : own;
   }
   if (in_parts) squares = all_reduce(squares);
-  auto const norm = sqrt(squares), most = limit / unit;                    // both in parts of the largest number
+  auto const norm = sqrt(squares), most = limit / unit;  // both in parts of the largest number
   auto const factor = select(compare(norm, "GT", most), most / norm, 1.0);
   for (auto& g : means) g = g * along_last(factor, g);
   return means;

@@ -33,26 +33,23 @@ inline Value pooled(Value x, Window const& w, Pool kind) {
 }
 
 /// Pools over images.
-template <class L, int Size>
-struct Pool2DAsText {
+template <class L, int Size> struct Pool2DAsText {
   static Value write(Call& at) {
     return pooled(at.x(), window_over(at.x(), {.kernel = Size, .stride = L::stride}, L::padding), L::kind);
   }
 };
 /// Pools over the steps of sequences (B, T, C): over images of T rows and one column.
-template <class L, int Size, Pool Kind>
-struct Pool1DAsText {
+template <class L, int Size, Pool Kind> struct Pool1DAsText {
   static Value write(Call& at) {
     auto const x = reshape(at.x(), {at.rows(), at.x().dim(1), 1, at.x().dim(2)});
     auto w       = window_over(x, {.kernel = Size, .stride = L::stride, .columns = 1}, L::padding);
     w.pad_left = w.pad_right = 0;
-    auto const y = pooled(x, w, Kind);
+    auto const y             = pooled(x, w, Kind);
     return reshape(y, {at.rows(), y.dim(1), y.dim(3)});
   }
 };
 /// Pools over all positions of (B, .., C).
-template <Pool Kind>
-struct GlobalPoolAsText {
+template <Pool Kind> struct GlobalPoolAsText {
   static Value write(Call& at) {
     auto const channels  = at.x().dims().back();
     auto const positions = count(at.x().dims()) / at.rows() / channels;
@@ -76,18 +73,13 @@ template <int Size, class... Options>
 struct Lowering<AveragePool1D<Size, Options...>>
     : detail::Pool1DAsText<AveragePool1D<Size, Options...>, Size, Pool::average> {};
 
-template <>
-struct Lowering<GlobalMaxPool2D> : detail::GlobalPoolAsText<Pool::max> {};
-template <>
-struct Lowering<GlobalAveragePool2D> : detail::GlobalPoolAsText<Pool::average> {};
-template <>
-struct Lowering<GlobalMaxPool1D> : detail::GlobalPoolAsText<Pool::max> {};
-template <>
-struct Lowering<GlobalAveragePool1D> : detail::GlobalPoolAsText<Pool::average> {};
+template <> struct Lowering<GlobalMaxPool2D> : detail::GlobalPoolAsText<Pool::max> {};
+template <> struct Lowering<GlobalAveragePool2D> : detail::GlobalPoolAsText<Pool::average> {};
+template <> struct Lowering<GlobalMaxPool1D> : detail::GlobalPoolAsText<Pool::max> {};
+template <> struct Lowering<GlobalAveragePool1D> : detail::GlobalPoolAsText<Pool::average> {};
 
 // What Sequential fuses.
-template <class Conv, class Pool>
-struct Lowering<nn::detail::ConvPool<Conv, Pool>> {
+template <class Conv, class Pool> struct Lowering<nn::detail::ConvPool<Conv, Pool>> {
   static Value write(Call& at) {
     at.in[0] = Lowering<Conv>::write(at);
     return Lowering<Pool>::write(at);

@@ -34,6 +34,7 @@ inline std::int64_t count(Dims const& dims) {
   return n;
 }
 
+// clang-format off
 /// What an operation does, and what its `lists` mean.
 enum class Kind : unsigned char {
   parameter, constant, iota,                                               // iota: {dimension}
@@ -47,7 +48,8 @@ enum class Kind : unsigned char {
   negate, abs, sign, exponential, log, sqrt, rsqrt, tanh, logistic, erfc, floor, not_, cosine, sine,
   log_plus_one, exponential_minus_one,                                     // log(1 + x), exp(x) - 1, exact near 0
   compare, select,                                                         // compare: `word` is LT, EQ, ..
-  reduce,                                                                  // {dimensions}; `word` is add or maximum
+  reduce,                                                                  // {dimensions};
+// clang-format on `word` is add or maximum
   reduce_window, select_and_scatter,                                       // {window, strides}; `word` as in reduce
   dot,                                                                     // {batch a, batch b, summed a, summed b}
   convolution,                                                             // see Convolved

@@ -38,13 +38,13 @@ inline std::pair<Value, Value> wide_product(Value x, std::uint32_t by) {
 inline std::array<Value, 4> random_words(Drawn const& drawn, std::uint64_t stream, Value index_high, Value index_low) {
   auto const like = [&](Value scalar) { return broadcast(scalar, index_low.dims(), {}); };
   auto counter    = std::array{index_low, index_high, detail::word(index_low, static_cast<std::uint32_t>(stream)),
-                               detail::word(index_low, static_cast<std::uint32_t>(stream >> 32))};
+                            detail::word(index_low, static_cast<std::uint32_t>(stream >> 32))};
   auto key        = std::array{drawn.seed_low, drawn.seed_high};
   for (int round = 0; round < 10; ++round) {
     auto const [a_high, a_low] = detail::wide_product(counter[0], 0xD2511F53);
     auto const [b_high, b_low] = detail::wide_product(counter[2], 0xCD9E8D57);
-    counter = {b_high ^ counter[1] ^ like(key[0]), b_low, a_high ^ counter[3] ^ like(key[1]), a_low};
-    key     = {key[0] + detail::word(key[0], 0x9E3779B9), key[1] + detail::word(key[1], 0xBB67AE85)};
+    counter                    = {b_high ^ counter[1] ^ like(key[0]), b_low, a_high ^ counter[3] ^ like(key[1]), a_low};
+    key                        = {key[0] + detail::word(key[0], 0x9E3779B9), key[1] + detail::word(key[1], 0xBB67AE85)};
   }
   return counter;
 }
@@ -53,11 +53,11 @@ inline std::array<Value, 4> random_words(Drawn const& drawn, std::uint64_t strea
 ///
 /// returns   four values (B, each)
 inline std::array<Value, 4> random_words(Call& at, std::int64_t each) {
-  auto const dims = Dims{at.rows(), each};
-  auto const row  = at.program.iota(Element::u32, dims, 0) + broadcast(at.drawn.first_row, dims, {});
+  auto const dims        = Dims{at.rows(), each};
+  auto const row         = at.program.iota(Element::u32, dims, 0) + broadcast(at.drawn.first_row, dims, {});
   auto const [high, low] = detail::wide_product(row, static_cast<std::uint32_t>(each));
-  auto const index = low + at.program.iota(Element::u32, dims, 1);
-  auto const carry = convert(compare(index, "LT", low), Element::u32);
+  auto const index       = low + at.program.iota(Element::u32, dims, 1);
+  auto const carry       = convert(compare(index, "LT", low), Element::u32);
   return random_words(at.drawn, static_cast<std::uint64_t>(at.number), high + carry, index);
 }
 

@@ -17,8 +17,7 @@ namespace chorale::nn::stablehlo {
 namespace detail {
 
 /// Part i of values (B, n Units) that lie side by side.
-template <class L>
-Value gate(Value z, std::int64_t i) {
+template <class L> Value gate(Value z, std::int64_t i) {
   constexpr auto units = static_cast<std::int64_t>(L::units);
   return slice_of(z, 1, i * units, (i + 1) * units);
 }
@@ -27,8 +26,7 @@ Value gate(Value z, std::int64_t i) {
 ///
 /// L      the layer
 /// step   step(a, h) gives h after a step from its part of x W + b and h before it, which the first step has not
-template <class L, class Step>
-Value over_steps(Call& at, Value projected, Step&& step) {
+template <class L, class Step> Value over_steps(Call& at, Value projected, Step&& step) {
   auto const steps = projected.dim(1);
   auto states      = std::vector<Value>(static_cast<std::size_t>(steps));
   auto h           = Value{};
@@ -43,21 +41,18 @@ Value over_steps(Call& at, Value projected, Step&& step) {
 }  // namespace detail
 
 // tanh(x W + h U + b)
-template <int Units, class... Options>
-struct Lowering<SimpleRNN<Units, Options...>> {
+template <int Units, class... Options> struct Lowering<SimpleRNN<Units, Options...>> {
   using L = SimpleRNN<Units, Options...>;
 
   static Value write(Call& at) {
     auto const z = matmul(at.x(), at.variables[0]);
-    return detail::over_steps<L>(at, z + along_last(at.variables[2], z), [&](Value a, Value h) {
-      return tanh(h ? a + matmul(h, at.variables[1]) : a);
-    });
+    return detail::over_steps<L>(at, z + along_last(at.variables[2], z),
+                                 [&](Value a, Value h) { return tanh(h ? a + matmul(h, at.variables[1]) : a); });
   }
 };
 
 // The gates i, f, c, o side by side; without a state before it, f has nothing to keep.
-template <int Units, class... Options>
-struct Lowering<LSTM<Units, Options...>> {
+template <int Units, class... Options> struct Lowering<LSTM<Units, Options...>> {
   using L = LSTM<Units, Options...>;
 
   static Value write(Call& at) {
@@ -73,8 +68,7 @@ struct Lowering<LSTM<Units, Options...>> {
 };
 
 // The gates z, r, g side by side; b[1] is inside of the product with r.
-template <int Units, class... Options>
-struct Lowering<GRU<Units, Options...>> {
+template <int Units, class... Options> struct Lowering<GRU<Units, Options...>> {
   using L = GRU<Units, Options...>;
 
   static Value write(Call& at) {

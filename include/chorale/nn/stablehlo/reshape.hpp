@@ -12,18 +12,15 @@
 namespace chorale::nn::stablehlo {
 
 // (B, ..) to (B, To...).
-template <int... To>
-struct Lowering<Reshape<To...>> {
+template <int... To> struct Lowering<Reshape<To...>> {
   static Value write(Call& at) { return reshape(at.x(), {at.rows(), To...}); }
 };
 // Behind the rows, which stay first.
-template <int... Axes>
-struct Lowering<Permute<Axes...>> {
+template <int... Axes> struct Lowering<Permute<Axes...>> {
   static Value write(Call& at) { return transpose(at.x(), {0, Axes + 1 ...}); }
 };
 // An axis is counted from the last one if it is negative.
-template <int Begin, int End, int Axis>
-struct Lowering<Slice<Begin, End, Axis>> {
+template <int Begin, int End, int Axis> struct Lowering<Slice<Begin, End, Axis>> {
   static Value write(Call& at) {
     auto const rank = static_cast<int>(at.x().rank());
     return slice_of(at.x(), static_cast<std::size_t>(Axis < 0 ? rank + Axis : Axis + 1), Begin, End);
@@ -31,8 +28,7 @@ struct Lowering<Slice<Begin, End, Axis>> {
 };
 
 // Pixels repeated along dimensions of their own, which then are one with height and width.
-template <int Rows, int Columns>
-struct Lowering<UpSampling2D<Rows, Columns>> {
+template <int Rows, int Columns> struct Lowering<UpSampling2D<Rows, Columns>> {
   static Value write(Call& at) {
     auto const h = at.x().dim(1), w = at.x().dim(2), c = at.x().dim(3);
     auto const y = broadcast(at.x(), {at.rows(), h, Rows, w, Columns, c}, {0, 1, 3, 5});
@@ -40,13 +36,11 @@ struct Lowering<UpSampling2D<Rows, Columns>> {
   }
 };
 // Zeros around the image.
-template <int Top, int Bottom, int Left, int Right>
-struct Lowering<ZeroPadding2D<Top, Bottom, Left, Right>> {
+template <int Top, int Bottom, int Left, int Right> struct Lowering<ZeroPadding2D<Top, Bottom, Left, Right>> {
   static Value write(Call& at) { return pad(at.x(), 0, {0, Top, Left, 0}, {0, Bottom, Right, 0}); }
 };
 // The part within.
-template <int Top, int Bottom, int Left, int Right>
-struct Lowering<Cropping2D<Top, Bottom, Left, Right>> {
+template <int Top, int Bottom, int Left, int Right> struct Lowering<Cropping2D<Top, Bottom, Left, Right>> {
   static Value write(Call& at) {
     auto const& in = at.x().dims();
     return slice(at.x(), {0, Top, Left, 0}, {in[0], in[1] - Bottom, in[2] - Right, in[3]});

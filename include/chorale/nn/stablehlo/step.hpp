@@ -47,10 +47,10 @@ struct Typed {
 struct StepText {
   std::string text;
   std::vector<Typed> arguments, results;
-  std::vector<std::size_t> donated;                                        // arguments whose memory results take over
-  std::vector<std::int64_t> ids_below;                                     // of each argument of ids, the rows of the
-                                                                           // smallest table that they are read from;
-                                                                           // or 0
+  std::vector<std::size_t> donated;     // arguments whose memory results take over
+  std::vector<std::int64_t> ids_below;  // of each argument of ids, the rows of the
+                                        // smallest table that they are read from;
+                                        // or 0
 };
 
 /// What a step computes.
@@ -83,8 +83,7 @@ inline constexpr std::int64_t drawn_numbers = 3;
 ///
 /// keeps         gradients and losses are sums over the real rows of all replicas, equal on each; gradients are those of
 ///               the scaled loss
-template <class Net, class Losses, class Optimizer>
-class StepWriter {
+template <class Net, class Losses, class Optimizer> class StepWriter {
   template <class Term>
   static constexpr std::size_t output_of =
       graph::index_of<typename Term::field, typename graph::OutputsIn<Net>::fields>;
@@ -107,8 +106,7 @@ class StepWriter {
   };
 
   StepWriter(Losses const& losses, Optimizer const& rule, Settings const& settings)
-      : losses_{&losses}, rule_{&rule}, set_{settings},
-        program_{settings.replicas, graph::products_of<Net>()} {}
+      : losses_{&losses}, rule_{&rule}, set_{settings}, program_{settings.replicas, graph::products_of<Net>()} {}
 
   StepText write(StepKind kind) {
     auto const trains = kind == StepKind::gradients || kind == StepKind::update;
@@ -156,8 +154,7 @@ class StepWriter {
                   "chorale: a network with rows of different lengths does not compute on PJRT devices. Give its fields "
                   "one length, or use a strategy over Cpu");
   }
-  template <class F>
-  Value field() {
+  template <class F> Value field() {
     using Field = typename graph::WithoutRequest<F>::type;
     if constexpr (Field::is_ragged) refuse_ragged();
     constexpr bool ids = std::is_integral_v<typename Field::element_type>;
@@ -176,8 +173,7 @@ class StepWriter {
   void take_targets() {
     std::apply([&](auto const&... term) { (take_targets_of(term), ...); }, *losses_);
   }
-  template <class Term>
-  void take_targets_of(Term const&) {
+  template <class Term> void take_targets_of(Term const&) {
     targets_.push_back(field<typename Term::field>());
     if constexpr (!std::is_void_v<typename Term::row_weight>) targets_.push_back(field<typename Term::row_weight>());
   }
@@ -229,7 +225,7 @@ class StepWriter {
     for (auto const& o : program_.operations()) {
       if (o.kind != Kind::gather) continue;
       auto const rows = program_.at(o.in[0]).dims[0];
-      auto from       = std::vector<std::pair<int, bool>>{{o.in[1], false}};          // a value, and if it is cut
+      auto from       = std::vector<std::pair<int, bool>>{{o.in[1], false}};  // a value, and if it is cut
       while (!from.empty()) {
         auto const [id, cut] = from.back();
         from.pop_back();
@@ -257,7 +253,7 @@ class StepWriter {
       if (!plan.variables[i].spec.by_rows) continue;
       auto const rows = variables[i].dim(0);
       auto sum        = program_.constant(0, {rows});
-      auto all        = std::vector<Value>{};                              // ids by which rows are read
+      auto all        = std::vector<Value>{};  // ids by which rows are read
       for (auto const& o : program_.operations())
         if (o.kind == Kind::gather && o.in[0] == variables[i].id) all.push_back({&program_, o.in[1]});
       for (auto const ids : all) {
@@ -278,7 +274,7 @@ class StepWriter {
     auto const by_trained = stablehlo::gradients(loss, trained);
     auto all              = std::vector<Value>{};
     auto next             = std::size_t{0};
-    auto const in_shards  = kind == StepKind::update && set_.sharded;      // of which each replica gets its own sums
+    auto const in_shards  = kind == StepKind::update && set_.sharded;  // of which each replica gets its own sums
     for (std::size_t i = 0; i < variables.size(); ++i) {
       auto const trains = plan.variables[i].spec.trained();
       auto const own    = trains ? by_trained[next++] : written.moved[i];
@@ -299,7 +295,7 @@ class StepWriter {
     using Rule         = UpdateLowering<Optimizer>;
     auto const numbers = take_numbers();
     auto const rows = numbers.rows, scalars = numbers.of_rule;
-    auto means         = std::vector<Value>{};
+    auto means = std::vector<Value>{};
     for (std::size_t i = 0; i < sums.size(); ++i)
       if (plan.variables[i].spec.trained()) means.push_back(sums[i] / along_last(rows, sums[i]));
     auto const clipped = stablehlo::clipped(means, static_cast<double>(rule_->global_clipnorm));
@@ -341,13 +337,13 @@ class StepWriter {
       auto const sums = reduce_scatter(in_one(own, whole));
       return sums / along_last(rows, sums);
     }();
-    auto const me    = reshape(convert(program_.replica(), Element::i32), {1});
-    auto const mine  = reshape(gather(reshape(in_one(variables, whole), {set_.replicas, n}), me), {n});
+    auto const me      = reshape(convert(program_.replica(), Element::i32), {1});
+    auto const mine    = reshape(gather(reshape(in_one(variables, whole), {set_.replicas, n}), me), {n});
     auto const clipped = stablehlo::clipped({mean}, static_cast<double>(rule_->global_clipnorm), true)[0];
-    auto const bad  = all_reduce(bad_of(own));
-    auto const here = sum(bad_number(mean));                               // of sums, each of them finite
-    auto const good = find_faults(bad + along_last(all_reduce(here), bad), loss);
-    auto const kept = [&](Value made, Value before) {
+    auto const bad     = all_reduce(bad_of(own));
+    auto const here    = sum(bad_number(mean));  // of sums, each of them finite
+    auto const good    = find_faults(bad + along_last(all_reduce(here), bad), loss);
+    auto const kept    = [&](Value made, Value before) {
       return set_.checked ? select(along_last(good, made), made, before) : made;
     };
     auto slots       = std::vector<Value>(slots_);
@@ -409,7 +405,7 @@ class StepWriter {
   Program program_;
   StepText made_{};
   std::vector<Value> slots_, targets_;
-  std::vector<Value> used_;                                                // of tables with gradients of rows; or none
+  std::vector<Value> used_;  // of tables with gradients of rows; or none
   Value faults_{};
   std::vector<Result> results_;
 };

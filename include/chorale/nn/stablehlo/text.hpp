@@ -23,6 +23,7 @@ constexpr std::string_view text_of(Element element) {
 
 /// The name of an operation in a text, without its dialect: "add".
 constexpr std::string_view text_of(Kind kind) {
+  // clang-format off
   constexpr std::array<std::string_view, 54> names{
       "parameter", "constant", "iota", "convert", "reshape", "stop", "broadcast_in_dim", "transpose", "reverse", "slice",
       "concatenate", "pad", "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder", "and",
@@ -30,13 +31,14 @@ constexpr std::string_view text_of(Kind kind) {
       "tanh", "logistic", "erfc", "floor", "not", "cosine", "sine", "log_plus_one", "exponential_minus_one", "compare",
       "select", "reduce", "reduce_window", "select_and_scatter", "dot_general", "convolution", "gather", "scatter",
       "all_reduce", "all_gather", "reduce_scatter", "replica_id"};
+  // clang-format on
   return names[static_cast<std::size_t>(kind)];
 }
 
 /// A result of a program, and the parameter whose memory it takes over.
 struct Result {
   Value value;
-  int donated_by = -1;                                                     // its number; -1: none
+  int donated_by = -1;  // its number; -1: none
 };
 
 namespace detail {
@@ -58,8 +60,9 @@ inline std::string array_text(Dims const& numbers) {
 
 /// A number as a constant has it; of a float, all of its digits.
 inline std::string number_text(double number, Element element) {
-  if (!is_float(element)) return element == Element::i1 ? (number != 0 ? "true" : "false")
-                                                        : std::to_string(static_cast<std::int64_t>(number));
+  if (!is_float(element))
+    return element == Element::i1 ? (number != 0 ? "true" : "false")
+                                  : std::to_string(static_cast<std::int64_t>(number));
   auto const bits = [&](std::string_view f32, std::string_view halves, std::string_view f16) {
     return std::string{element == Element::f32 ? f32 : element == Element::bf16 ? halves : f16};
   };
@@ -118,7 +121,7 @@ class Writer {
   std::string neutral(std::string_view word, Element element) {
     auto const made = "%n" + std::to_string(next_++);
     text_.append("    ") += made + " = stablehlo.constant dense<" +
-             number_text(word == "add" ? 0.0 : -HUGE_VAL, element) + "> : " + scalar(element) + "\n";
+                            number_text(word == "add" ? 0.0 : -HUGE_VAL, element) + "> : " + scalar(element) + "\n";
     return made;
   }
 
@@ -153,13 +156,17 @@ class Writer {
       case Kind::slice: return op + " " + operands(o) + " " + ranges(o) + maps;
       case Kind::concatenate: return with("dim = " + joined(o.lists[0])) + maps;
       case Kind::pad:
-        return with("low = " + listed(o.lists[0]) + ", high = " + listed(o.lists[1]) + ", interior = " +
-                    listed(o.lists[2])) + maps;
+        return with("low = " + listed(o.lists[0]) + ", high = " + listed(o.lists[1]) +
+                    ", interior = " + listed(o.lists[2])) +
+               maps;
       case Kind::erfc: return "chlo.erfc " + operands(o) + " : " + result + " -> " + result;
       case Kind::compare: {
         auto const e = program_->at(o.in[0]).element;
         return op + " " + std::string{o.word} + ", " + operands(o) + ", " +
-               (is_float(e) ? "FLOAT" : e == Element::i32 ? "SIGNED" : "UNSIGNED") + maps;
+               (is_float(e)         ? "FLOAT"
+                : e == Element::i32 ? "SIGNED"
+                                    : "UNSIGNED") +
+               maps;
       }
       case Kind::select: return op + " " + operands(o) + " : " + type(o.in[0]) + ", " + result;
       case Kind::reduce: {
@@ -180,27 +187,25 @@ class Writer {
         return "\"" + op + "\"(" + operands(o) + ", " + init + ") <{window_dimensions = " + array_text(o.lists[0]) +
                ", window_strides = " + array_text(o.lists[1]) + "}> ({\n    ^bb0(%a: " + t + ", %b: " + t +
                "):\n      %c = stablehlo.compare GE, %a, %b, FLOAT : (" + t + ", " + t +
-               ") -> tensor<i1>\n      stablehlo.return %c : tensor<i1>\n    }, " +
-               region("add", o.element).substr(1) + " : (" + type(o.in[0]) + ", " + type(o.in[1]) + ", " + t + ") -> " +
-               result;
+               ") -> tensor<i1>\n      stablehlo.return %c : tensor<i1>\n    }, " + region("add", o.element).substr(1) +
+               " : (" + type(o.in[0]) + ", " + type(o.in[1]) + ", " + t + ") -> " + result;
       }
       case Kind::dot: {
         auto batch = std::string{};
         if (!o.lists[0].empty()) batch = "batching_dims = " + listed(o.lists[0]) + " x " + listed(o.lists[1]) + ", ";
-        return with(batch + "contracting_dims = " + listed(o.lists[2]) + " x " + listed(o.lists[3]) + ", precision = [" +
-                    precision() + ", " + precision() + "]") + maps;
+        return with(batch + "contracting_dims = " + listed(o.lists[2]) + " x " + listed(o.lists[3]) +
+                    ", precision = [" + precision() + ", " + precision() + "]") +
+               maps;
       }
       case Kind::convolution: return convolution(o, op) + maps;
       case Kind::gather: return gather(o) + maps;
       case Kind::scatter: return scatter(o) + maps;
-      case Kind::all_reduce:
-        return quoted + "<{" + groups() + "}> " + region("add", o.element) + maps;
+      case Kind::all_reduce: return quoted + "<{" + groups() + "}> " + region("add", o.element) + maps;
       case Kind::all_gather: return quoted + "<{all_gather_dim = 0 : i64, " + groups() + "}>" + maps;
       case Kind::reduce_scatter:
-        return quoted + "<{" + groups() + ", scatter_dimension = 0 : i64}> " +
-               region("add", o.element) + maps;
+        return quoted + "<{" + groups() + ", scatter_dimension = 0 : i64}> " + region("add", o.element) + maps;
       case Kind::replica_id: return op + " : " + result;
-      default: return op + " " + operands(o) + " : " + result;             // element by element
+      default: return op + " " + operands(o) + " : " + result;  // element by element
     }
   }
 
@@ -209,15 +214,14 @@ class Writer {
     switch (program_->products()) {
       case Products::f32: return "HIGHEST";
       case Products::tf32: return "HIGH";
-      default: return "DEFAULT";                                           // its factors are halves
+      default: return "DEFAULT";  // its factors are halves
     }
   }
   static std::string ranges(Operation const& o) {
     auto text = std::string{};
     for (std::size_t i = 0; i < o.lists[0].size(); ++i)
       text.append(text.empty() ? "" : ", ") +=
-          std::to_string(o.lists[0][i]) + ":" + std::to_string(o.lists[1][i]) + ":" +
-              std::to_string(o.lists[2][i]);
+          std::to_string(o.lists[0][i]) + ":" + std::to_string(o.lists[1][i]) + ":" + std::to_string(o.lists[2][i]);
     return "[" + text + "]";
   }
   std::string convolution(Operation const& o, std::string const& op) const {
@@ -225,16 +229,17 @@ class Writer {
     return op + "(" + operands(o) + ") dim_numbers = " + std::string{o.word} + ", window = {stride = " + listed(l[0]) +
            ", pad = [[" + std::to_string(l[1][0]) + ", " + std::to_string(l[2][0]) + "], [" + std::to_string(l[1][1]) +
            ", " + std::to_string(l[2][1]) + "]], lhs_dilate = " + listed(l[3]) + ", rhs_dilate = " + listed(l[4]) +
-           "} {batch_group_count = " + std::to_string(l[5][1]) + " : i64, feature_group_count = " +
-           std::to_string(l[5][0]) + " : i64, precision_config = [#stablehlo<precision " + precision() +
-           ">, #stablehlo<precision " + precision() + ">]}";
+           "} {batch_group_count = " + std::to_string(l[5][1]) +
+           " : i64, feature_group_count = " + std::to_string(l[5][0]) +
+           " : i64, precision_config = [#stablehlo<precision " + precision() + ">, #stablehlo<precision " +
+           precision() + ">]}";
   }
   std::string gather(Operation const& o) const {
     auto const ids = static_cast<std::int64_t>(program_->at(o.in[1]).dims.size());
     return "\"stablehlo.gather\"(" + operands(o) + ") <{dimension_numbers = #stablehlo.gather<offset_dims = [" +
-           std::to_string(ids) + "], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = " +
-           std::to_string(ids) + ">, indices_are_sorted = false, slice_sizes = array<i64: 1, " +
-           std::to_string(o.dims.back()) + ">}>";
+           std::to_string(ids) +
+           "], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = " + std::to_string(ids) +
+           ">, indices_are_sorted = false, slice_sizes = array<i64: 1, " + std::to_string(o.dims.back()) + ">}>";
   }
   std::string scatter(Operation const& o) const {
     auto const ids = std::to_string(program_->at(o.in[1]).dims.size());

@@ -13,8 +13,7 @@ namespace chorale {
 /// Returns when every rank has called it.
 ///
 /// cost    the messages of an all-reduce by recursive doubling, without content
-template <Endpoint E>
-void barrier(E& at, Tag tag = {}, CallSite where = CallSite::here()) {
+template <Endpoint E> void barrier(E& at, Tag tag = {}, CallSite where = CallSite::here()) {
   auto operation = ScheduleExecution<RecursiveDoublingAllReduce, E, std::uint32_t>{};
   operation.restart(at, {.collective = Collective::barrier, .tag = tag, .where = where});
   operation.finish();

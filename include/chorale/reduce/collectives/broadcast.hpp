@@ -39,10 +39,9 @@ struct BinomialTree {
   }
 };
 
-template <Endpoint E>
-void expect_root(E& at, Rank root) {
-  CHORALE_EXPECTS(root >= 0 && root < at.size(), "no rank " + std::to_string(root) + " to be the root in a group of " +
-                                                     std::to_string(at.size()));
+template <Endpoint E> void expect_root(E& at, Rank root) {
+  CHORALE_EXPECTS(root >= 0 && root < at.size(),
+                  "no rank " + std::to_string(root) + " to be the root in a group of " + std::to_string(at.size()));
 }
 
 }  // namespace detail
@@ -86,8 +85,7 @@ void reduce(E& at, Span<T> x, Op op, Rank root = 0, Tag tag = {}, CallSite where
 /// cost    besides those of BinomialBroadcast, an empty message from every rank but the root, towards it: no rank sends
 ///         data before all ranks that get them from it have called the same, and so no rank returns with others' values
 /// throws  BadArgument when there is no such root; PeerLost; Disagreement
-template <Endpoint E, class T>
-  requires std::is_trivially_copyable_v<T>
+template <Endpoint E, class T> requires std::is_trivially_copyable_v<T>
 void broadcast(E& at, Span<T> x, Rank root = 0, Tag tag = {}, CallSite where = CallSite::here()) {
   detail::expect_root(at, root);
   auto call = CollectiveCall<T>{.collective = Collective::broadcast, .x = x, .tag = tag, .where = where, .root = root};

@@ -70,8 +70,7 @@ Span<T> reduce_scatter(E& at, Span<T> x, Op op, Tag tag = {}, CallSite where = C
 /// mine    counts[rank] elements; may be its place in `all`, but not another part of it
 /// all     the sum of counts
 /// throws  BadArgument when sizes and counts differ; PeerLost
-template <Endpoint E, class T>
-  requires std::is_trivially_copyable_v<T>
+template <Endpoint E, class T> requires std::is_trivially_copyable_v<T>
 void all_gather(E& at, Span<std::type_identity_t<T> const> mine, Span<T> all, Span<std::size_t const> counts,
                 Tag tag = {}, CallSite where = CallSite::here()) {
   auto const P = static_cast<std::size_t>(at.size()), me = static_cast<std::size_t>(at.rank());
@@ -80,10 +79,9 @@ void all_gather(E& at, Span<std::type_identity_t<T> const> mine, Span<T> all, Sp
   auto ends = std::vector<std::size_t>{};
   for (auto const count : counts) ends.push_back((ends.empty() ? 0 : ends.back()) + count);
   CHORALE_EXPECTS(mine.size() == counts[me], "rank " + std::to_string(me) + " brings " + std::to_string(mine.size()) +
-                                                 " elements to all_gather, its count is " +
-                                                 std::to_string(counts[me]));
-  CHORALE_EXPECTS(all.size() == ends.back(), "all_gather of " + std::to_string(ends.back()) + " elements into " +
-                                                 std::to_string(all.size()));
+                                                 " elements to all_gather, its count is " + std::to_string(counts[me]));
+  CHORALE_EXPECTS(all.size() == ends.back(),
+                  "all_gather of " + std::to_string(ends.back()) + " elements into " + std::to_string(all.size()));
   auto const place = all.subspan(ends[me] - counts[me], counts[me]);
   if (!mine.empty() && mine.data() != place.data()) std::copy(mine.begin(), mine.end(), place.begin());
   auto operation = ScheduleExecution<RingAllGather, E, T>{};
@@ -92,8 +90,7 @@ void all_gather(E& at, Span<std::type_identity_t<T> const> mine, Span<T> all, Sp
 }
 
 /// Concatenates equally many elements of every rank, in the order of ranks, on every rank.
-template <Endpoint E, class T>
-  requires std::is_trivially_copyable_v<T>
+template <Endpoint E, class T> requires std::is_trivially_copyable_v<T>
 void all_gather(E& at, Span<std::type_identity_t<T> const> mine, Span<T> all, Tag tag = {},
                 CallSite where = CallSite::here()) {
   auto const counts = std::vector<std::size_t>(static_cast<std::size_t>(at.size()), mine.size());

@@ -44,8 +44,7 @@ struct SparseTable {
 /// several rows may have one.
 ///
 /// keeps   memory for as many rows as a step has brought so far
-template <Endpoint E>
-class RowGather {
+template <Endpoint E> class RowGather {
  public:
   /// Collects the rows of all ranks: those of rank 0 in their order, then those of rank 1, .. Every rank calls it.
   ///
@@ -68,14 +67,13 @@ class RowGather {
     for (std::size_t r = 0; r < P; ++r) rows_of_[r] = counts_[2 * r], values_of_[r] = counts_[2 * r + 1];
     expect_counts(table);
     auto const collect = [&]<class T>(Span<T const> mine, std::vector<T>& all, Span<std::size_t const> of) {
-      gather_in_pieces(static_cast<std::size_t>(at.rank()), mine, all, of, [&](auto part, auto whole, auto counts) {
-        all_gather(at, part, whole, counts, tag, where);
-      });
+      gather_in_pieces(static_cast<std::size_t>(at.rank()), mine, all, of,
+                       [&](auto part, auto whole, auto counts) { all_gather(at, part, whole, counts, tag, where); });
     };
     collect(rows, rows_, rows_of_);
     collect(vectors, vectors_, rows_of_);
     collect(values, values_, values_of_);
-    auto first = std::size_t{0};                                           // vectors of the ranks before
+    auto first = std::size_t{0};  // vectors of the ranks before
     for (std::size_t r = 0, i = 0; r < P; first += values_of_[r++] / width) {
       auto const end = i + rows_of_[r];
       expect_rows(r, this->rows().subspan(i, rows_of_[r]), this->vectors().subspan(i, rows_of_[r]), table);
@@ -85,7 +83,7 @@ class RowGather {
 
   Span<std::uint32_t const> rows() const { return Span<std::uint32_t const>{rows_}.first(all_rows_); }
   Span<std::uint32_t const> vectors() const { return Span<std::uint32_t const>{vectors_}.first(all_rows_); }
-  Span<float const> values() const { return Span<float const>{values_}.first(all_values_); }   // (vectors, width)
+  Span<float const> values() const { return Span<float const>{values_}.first(all_values_); }  // (vectors, width)
 
  private:
   /// Checks what ranks have announced: whole vectors, and numbers of them that indices can have.
@@ -110,19 +108,19 @@ class RowGather {
     if (row >= table.rows)
       refuse(sentence("rank {} sends row {} of {}, which has {} rows", rank, row, table.name, table.rows));
     if (vector >= n)
-      refuse(sentence("rank {} sends a row of {} with vector {}, but has sent {} vectors", rank, table.name, vector,
-                      n));
+      refuse(
+          sentence("rank {} sends a row of {} with vector {}, but has sent {} vectors", rank, table.name, vector, n));
   }
   [[noreturn]] static void refuse(std::string const& what) {
     throw Disagreement{Fault::collective_mismatch, what + ".",
                        "the same model on every rank, and a look at the memory of that host."};
   }
 
-  std::vector<std::uint64_t> counts_;                                      // rows and values of each rank
+  std::vector<std::uint64_t> counts_;  // rows and values of each rank
   std::vector<std::size_t> two_of_, rows_of_, values_of_;
   std::vector<std::uint32_t> rows_, vectors_;
   std::vector<float> values_;
-  std::size_t all_rows_ = 0, all_values_ = 0;                              // of this step
+  std::size_t all_rows_ = 0, all_values_ = 0;  // of this step
 };
 
 /// Returns the sum of the rows of all ranks: each row once, ascending. Bytes sent depend on the rows, not the table.
@@ -135,13 +133,13 @@ template <Endpoint E>
 SparseRows all_reduce_rows(E& at, SparseRows const& mine, std::size_t table_rows, Tag tag = {},
                            CallSite where = CallSite::here()) {
   for (auto const row : mine.rows)
-    CHORALE_EXPECTS(row < table_rows, "row " + std::to_string(row) + " is not in a table of " +
-                                          std::to_string(table_rows) + " rows");
+    CHORALE_EXPECTS(row < table_rows,
+                    "row " + std::to_string(row) + " is not in a table of " + std::to_string(table_rows) + " rows");
 
   CHORALE_EXPECTS(mine.width > 0 && mine.values.size() == mine.rows.size() * mine.width,
                   std::to_string(mine.values.size()) + " values are not " + std::to_string(mine.rows.size()) +
                       " rows of " + std::to_string(mine.width));
-  auto each = std::vector<std::uint32_t>(mine.rows.size());                // each row has its own vector
+  auto each = std::vector<std::uint32_t>(mine.rows.size());  // each row has its own vector
   std::iota(each.begin(), each.end(), 0U);
   auto all = RowGather<E>{};
   all.gather(at, mine.rows, each, mine.values, {table_rows, mine.width}, tag, where);

@@ -22,8 +22,7 @@ namespace chorale {
 /// keeps   the endpoint outlives it. Operations of two groups that share a pair of ranks need different tags. If the
 ///         transport knows sub-groups, only the ranks of the group announce and compare its operations, and these have
 ///         their own numbers, which all objects of one group share
-template <Endpoint E>
-class SubEndpoint {
+template <Endpoint E> class SubEndpoint {
  public:
   using pending = typename E::pending;
 
@@ -31,9 +30,9 @@ class SubEndpoint {
   /// throws  BadArgument when a rank is not in the endpoint's group, is listed twice, or this rank is missing
   SubEndpoint(E& at, std::vector<Rank> ranks) : at_{&at}, ranks_{std::move(ranks)} {
     for (auto const rank : ranks_)
-      CHORALE_EXPECTS(rank >= 0 && rank < at.size() && std::count(ranks_.begin(), ranks_.end(), rank) == 1,
-                      "rank " + std::to_string(rank) + " is there twice, or not in a group of " +
-                          std::to_string(at.size()));
+      CHORALE_EXPECTS(
+          rank >= 0 && rank < at.size() && std::count(ranks_.begin(), ranks_.end(), rank) == 1,
+          "rank " + std::to_string(rank) + " is there twice, or not in a group of " + std::to_string(at.size()));
     auto const mine = std::find(ranks_.begin(), ranks_.end(), at.rank());
     CHORALE_EXPECTS(mine != ranks_.end(), "rank " + std::to_string(at.rank()) + " makes a group of " +
                                               std::to_string(ranks_.size()) + " ranks without itself");
@@ -42,7 +41,7 @@ class SubEndpoint {
   }
 
   Rank rank() const { return rank_; }
-  int  size() const { return static_cast<int>(ranks_.size()); }
+  int size() const { return static_cast<int>(ranks_.size()); }
 
   pending send(Rank peer, Tag tag, ConstBytes out) { return at_->send(outer(peer), tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) { return at_->recv(outer(peer), tag, in); }
@@ -62,16 +61,16 @@ class SubEndpoint {
 
  private:
   Rank outer(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(peer >= 0 && peer < size(),
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size()));
     return ranks_[static_cast<std::size_t>(peer)];
   }
 
   E* at_;
-  std::vector<Rank> ranks_;                                           // [rank in the group]: rank in *at_
-  std::vector<Rank> outer_;                                           // ranks of a group within this one
+  std::vector<Rank> ranks_;  // [rank in the group]: rank in *at_
+  std::vector<Rank> outer_;  // ranks of a group within this one
   Rank rank_        = 0;
-  std::uint32_t id_ = 0;                                              // fingerprint of ranks_
+  std::uint32_t id_ = 0;  // fingerprint of ranks_
 };
 
 }  // namespace chorale

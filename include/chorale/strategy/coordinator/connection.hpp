@@ -26,17 +26,16 @@ enum class ClosureStage { waiting, done, failed, cancelled };
 struct ClosureTask {
   std::string name;
   ClosureRequest request{};
-  std::vector<std::size_t> data{};                                         // datasets, in the order of the parameters
+  std::vector<std::size_t> data{};  // datasets, in the order of the parameters
   std::vector<std::byte> arguments{}, result{};
   ClosureStage stage = ClosureStage::waiting;
-  std::exception_ptr error{};                                              // failed, cancelled: what fetch() throws
+  std::exception_ptr error{};  // failed, cancelled: what fetch() throws
 
   bool settled() const { return stage != ClosureStage::waiting; }
 };
 
 /// A coordinator's end of the connection to one worker: one closure at a time.
-template <Endpoint E>
-class WorkerConnection {
+template <Endpoint E> class WorkerConnection {
  public:
   /// rank    of the worker; worker 0 is rank 1
   WorkerConnection(E& at, Rank rank, Tag tag) : exchange_{at, rank, tag} {}
@@ -44,8 +43,8 @@ class WorkerConnection {
   int worker() const { return exchange_.peer() - 1; }
   bool busy() const { return exchange_.busy(); }
   bool lost() const { return lost_; }
-  std::string const& why() const { return why_; }                          // the worker is lost
-  std::shared_ptr<ClosureTask> take() { return std::exchange(task_, nullptr); }   // the closure, once not busy()
+  std::string const& why() const { return why_; }                                // the worker is lost
+  std::shared_ptr<ClosureTask> take() { return std::exchange(task_, nullptr); }  // the closure, once not busy()
   ClosureReply const& reply() const { return reply_; }
 
   void begin(std::shared_ptr<ClosureTask> task) {
@@ -70,12 +69,12 @@ class WorkerConnection {
     try {
       return step();
     } catch (PeerLost const& lost) {
-      if (lost.rank() != exchange_.peer()) throw;                          // this rank cannot go on
+      if (lost.rank() != exchange_.peer()) throw;  // this rank cannot go on
       return lose(lost);
-    } catch (Error const& error) {                                         // it sent another message
+    } catch (Error const& error) {  // it sent another message
       auto& at = exchange_.endpoint();
       if (parameter_server::knows_lost(at, at.rank())) throw;
-      try {                                                                // it has replied, and so received all
+      try {  // it has replied, and so received all
         if (!parameter_server::knows_lost(at, exchange_.peer()))
           exchange_.request().advance(at, exchange_.peer(), exchange_.tag());
       } catch (PeerLost const& lost) {
@@ -97,7 +96,7 @@ class WorkerConnection {
   bool step() {
     auto& at = exchange_.endpoint();
     if (!busy() && parameter_server::knows_lost(at, exchange_.peer()))
-      at.recv(exchange_.peer(), exchange_.tag(), {}).wait();               // throws the reason
+      at.recv(exchange_.peer(), exchange_.tag(), {}).wait();  // throws the reason
     return exchange_.advance([this] {
       check();
       task_->result.clear();
@@ -106,12 +105,13 @@ class WorkerConnection {
   }
 
   void check() const {
-    auto const same_data = std::ranges::equal(reply_.data, request_.data, {}, &DataPosition::dataset,
-                                              &DataPosition::dataset);
+    auto const same_data =
+        std::ranges::equal(reply_.data, request_.data, {}, &DataPosition::dataset, &DataPosition::dataset);
     if (reply_.magic == closure_magic && reply_.number == request_.number && reply_.bytes <= closure_limit && same_data)
       return;
-    throw Disagreement{Fault::collective_mismatch, sentence("worker {} (rank {}) sent what is no reply to closure {}.",
-                                                            worker(), exchange_.peer(), request_.number),
+    throw Disagreement{Fault::collective_mismatch,
+                       sentence("worker {} (rank {}) sent what is no reply to closure {}.", worker(), exchange_.peer(),
+                                request_.number),
                        "the same program in all processes."};
   }
 

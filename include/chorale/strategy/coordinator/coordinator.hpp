@@ -71,8 +71,7 @@ class DatasetShards {
   /// Gives the shares of a worker to other workers in turn.
   ///
   /// lives   lives(worker) is true for live workers; if there is none, nothing changes
-  template <class Lives>
-  void take_over(int worker, Lives&& lives) {
+  template <class Lives> void take_over(int worker, Lives&& lives) {
     auto others = std::vector<int>{};
     for (int w = 0; w < static_cast<int>(owner_.size()); ++w)
       if (lives(w)) others.push_back(w);
@@ -84,42 +83,36 @@ class DatasetShards {
  private:
   static std::size_t share_of(ClosureTask const& task) { return static_cast<std::size_t>(task.request.share); }
 
-  std::vector<int> owner_;                                                 // [share]
-  std::vector<std::uint64_t> runs_;                                        // [share]: closures that read it
-  std::vector<std::vector<DataPosition>> data_;                            // [dataset][share]: the next element
+  std::vector<int> owner_;                       // [share]
+  std::vector<std::uint64_t> runs_;              // [share]: closures that read it
+  std::vector<std::vector<DataPosition>> data_;  // [dataset][share]: the next element
 };
 
 }  // namespace chorale::detail
 
 namespace chorale {
 
-template <class E, class Here>
-class Coordinator;
+template <class E, class Here> class Coordinator;
 
 /// The result of a closure, once a worker has reported it. Copies share one result. See Coordinator::fetch().
-template <class R>
-class RemoteValue {
+template <class R> class RemoteValue {
  public:
   bool ready() const { return task_->stage == detail::ClosureStage::done; }
 
  private:
-  template <class E, class Here>
-  friend class Coordinator;
+  template <class E, class Here> friend class Coordinator;
   explicit RemoteValue(std::shared_ptr<detail::ClosureTask> task) : task_{std::move(task)} {}
 
   std::shared_ptr<detail::ClosureTask> task_;
 };
 
 /// A dataset that this coordinator's workers share, as an argument of closures. See create_per_worker_dataset().
-template <class Element>
-class PerWorkerHandle {
-  template <class E, class Here>
-  friend class Coordinator;
+template <class Element> class PerWorkerHandle {
+  template <class E, class Here> friend class Coordinator;
   explicit PerWorkerHandle(std::size_t index) : index_{index} {}
 
   std::size_t index_;
 };
-
 
 /// Distributes closures to workers, each to one that is free.
 ///
@@ -135,12 +128,10 @@ class PerWorkerHandle {
 ///         used by one thread, whose calls start closures: a worker that becomes free between calls waits
 /// throws  from schedule(), join(), fetch(): PeerLost when no worker is left, or a server is lost
 /// source  tf.distribute.coordinator.ClusterCoordinator
-template <class E, class Here>
-class Coordinator {
+template <class E, class Here> class Coordinator {
  public:
   /// at      endpoint of rank 0; it outlives the coordinator
-  Coordinator(E& at, int workers, CoordinatorOptions options = {})
-      : at_{&at}, options_{options}, shares_{workers} {
+  Coordinator(E& at, int workers, CoordinatorOptions options = {}) : at_{&at}, options_{options}, shares_{workers} {
     CHORALE_EXPECTS(at.rank() == 0 && workers >= 1 && workers < at.size() && options.queue > 0,
                     "rank " + std::to_string(at.rank()) + " of " + std::to_string(at.size()) + " cannot coordinate " +
                         std::to_string(workers) + " workers: rank 0 does, and workers follow it");
@@ -151,32 +142,31 @@ class Coordinator {
     try {
       leave();
     } catch (std::exception const& error) {
-      fail(*at_, error.what());                                            // before memory is freed that others may use
+      fail(*at_, error.what());  // before memory is freed that others may use
     }
   }
   Coordinator(Coordinator const&)            = delete;
   Coordinator& operator=(Coordinator const&) = delete;
 
-  int workers() const { return static_cast<int>(links_.size()); }          // at the start
-  int lost() const {                                                       // of them
+  int workers() const { return static_cast<int>(links_.size()); }  // at the start
+  int lost() const {                                               // of them
     return static_cast<int>(std::ranges::count_if(links_, &Link::lost));
   }
   /// Why a worker is lost; empty if it is not.
   std::string const& why_lost(int worker) const { return links_[static_cast<std::size_t>(worker)].why(); }
-  std::uint64_t repeated() const { return repeated_; }                     // attempts that were lost with their worker
+  std::uint64_t repeated() const { return repeated_; }  // attempts that were lost with their worker
 
   /// Schedules a closure to run once, on any worker.
   ///
   /// arguments   those of the closure after `here`; a handle for each stream
-  template <class F, class... Args>
-  auto schedule(Closure<F> const& closure, Args const&... arguments) {
-    using Signature  = detail::SignatureOf<F, Here>;
-    using Parameters = typename Signature::parameters;
-    using Result     = std::decay_t<typename Signature::result>;
+  template <class F, class... Args> auto schedule(Closure<F> const& closure, Args const&... arguments) {
+    using Signature     = detail::SignatureOf<F, Here>;
+    using Parameters    = typename Signature::parameters;
+    using Result        = std::decay_t<typename Signature::result>;
     constexpr bool fits = detail::expect_closure<F, Here>(), as_many = std::tuple_size_v<Parameters> == sizeof...(Args);
     static_assert(!fits || as_many,
                   "chorale: schedule() takes the closure, and the arguments that it has behind `here`, as many");
-    auto task = std::make_shared<detail::ClosureTask>();
+    auto task             = std::make_shared<detail::ClosureTask>();
     task->name            = closure.name();
     task->request.closure = closure.id();
     if constexpr (fits && as_many) pack(*task, static_cast<Parameters*>(nullptr), arguments...);
@@ -208,16 +198,14 @@ class Coordinator {
   /// Waits for one result, while other closures run, and returns it.
   ///
   /// throws  the error of the closure; Error when it was cancelled
-  template <class R>
-  R fetch(RemoteValue<R> const& remote) {
+  template <class R> R fetch(RemoteValue<R> const& remote) {
     auto const& task = *remote.task_;
     await([&] { return task.settled(); });
     if (task.error) std::rethrow_exception(task.error);
     if constexpr (detail::Travels<R>) return detail::Unpacked{task.result}.template take<R>();
-    else if constexpr (!std::is_void_v<R>) std::terminate();               // schedule() has refused the closure
+    else if constexpr (!std::is_void_v<R>) std::terminate();  // schedule() has refused the closure
   }
-  template <class R>
-  std::vector<R> fetch(std::vector<RemoteValue<R>> const& remotes) {
+  template <class R> std::vector<R> fetch(std::vector<RemoteValue<R>> const& remotes) {
     auto values = std::vector<R>{};
     for (auto const& remote : remotes) values.push_back(fetch(remote));
     return values;
@@ -246,22 +234,23 @@ class Coordinator {
                         " bytes; at most " + std::to_string(detail::closure_limit) + " travel");
   }
 
-  template <class P, class A>
-  void pack_one(detail::ClosureTask& task, detail::Packed& packed, A const& argument) {
+  template <class P, class A> void pack_one(detail::ClosureTask& task, detail::Packed& packed, A const& argument) {
     if constexpr (detail::StreamOf<P>::value) {
       constexpr bool is_handle = std::is_same_v<A, PerWorkerHandle<typename detail::StreamOf<P>::element>>;
-      static_assert(is_handle, "chorale: where a closure has a WorkerStream<Element>&, schedule() takes what "
-                               "create_per_worker_dataset() returned for a PerWorkerDataset<Element>");
+      static_assert(is_handle,
+                    "chorale: where a closure has a WorkerStream<Element>&, schedule() takes what "
+                    "create_per_worker_dataset() returned for a PerWorkerDataset<Element>");
       if constexpr (is_handle) {
         CHORALE_EXPECTS(argument.index_ < shares_.datasets(),
                         "closure \"" + task.name + "\" has a stream of another coordinator");
         task.data.push_back(argument.index_);
       }
     } else {
-      using Value = std::decay_t<P>;
+      using Value             = std::decay_t<P>;
       constexpr bool converts = std::is_convertible_v<A const&, Value>;
-      static_assert(converts, "chorale: an argument of schedule() does not convert to the type of the closure's "
-                              "parameter in its place");
+      static_assert(converts,
+                    "chorale: an argument of schedule() does not convert to the type of the closure's "
+                    "parameter in its place");
       if constexpr (converts) packed.put(static_cast<Value>(argument));
     }
   }
@@ -276,8 +265,7 @@ class Coordinator {
 
   bool running() const { return std::ranges::any_of(links_, &Link::busy); }
 
-  template <class Done>
-  void await(Done&& done) {
+  template <class Done> void await(Done&& done) {
     for (auto idle = parameter_server::Idle{};;) {
       while (look()) idle.busy();
       if (done()) return;
@@ -321,8 +309,8 @@ class Coordinator {
       return;
     }
     task.stage = detail::ClosureStage::failed;
-    task.error = detail::error_from(reply.failed, "closure \"" + task.name + "\" failed on worker " +
-                                                      std::to_string(link.worker()),
+    task.error = detail::error_from(reply.failed,
+                                    "closure \"" + task.name + "\" failed on worker " + std::to_string(link.worker()),
                                     {reinterpret_cast<char const*>(task.result.data()), task.result.size()});
     if (!error_) error_ = task.error;
     cancel("closure \"" + task.name + "\" failed before it began");
@@ -353,9 +341,10 @@ class Coordinator {
   [[noreturn]] void give_up() {
     expect_servers();
     auto const& last = links_[static_cast<std::size_t>(last_lost_)];
-    throw PeerLost{last_lost_ + 1, "all " + std::to_string(workers()) + " workers are lost, and closure \"" +
-                                       waiting_.front()->name + "\" waits, with " +
-                                       std::to_string(waiting_.size() - 1) + " after it. The last one: " + last.why(),
+    throw PeerLost{last_lost_ + 1,
+                   "all " + std::to_string(workers()) + " workers are lost, and closure \"" + waiting_.front()->name +
+                       "\" waits, with " + std::to_string(waiting_.size() - 1) +
+                       " after it. The last one: " + last.why(),
                    "a restart from the last checkpoint; more workers."};
   }
 
@@ -363,20 +352,21 @@ class Coordinator {
   void expect_servers() {
     for (Rank rank = workers() + 1; rank < at_->size(); ++rank)
       if (parameter_server::knows_lost(*at_, rank))
-        throw PeerLost{rank, "server " + std::to_string(rank - workers() - 1) + " of " +
-                                 std::to_string(at_->size() - workers() - 1) + " (rank " + std::to_string(rank) +
-                                 ") is gone, and its shard of the variables with it.",
+        throw PeerLost{rank,
+                       "server " + std::to_string(rank - workers() - 1) + " of " +
+                           std::to_string(at_->size() - workers() - 1) + " (rank " + std::to_string(rank) +
+                           ") is gone, and its shard of the variables with it.",
                        "a restart of all ranks from the last checkpoint."};
   }
 
   E* at_;
   CoordinatorOptions options_;
-  std::vector<Link> links_;                                                // [worker]
+  std::vector<Link> links_;  // [worker]
   std::deque<Task> waiting_;
   detail::DatasetShards shares_;
   std::uint64_t number_ = 0, repeated_ = 0;
-  std::exception_ptr error_;                                               // the first, for join()
-  int last_lost_ = 0;                                                      // worker
+  std::exception_ptr error_;  // the first, for join()
+  int last_lost_ = 0;         // worker
   bool left_     = false;
 };
 

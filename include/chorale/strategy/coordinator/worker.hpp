@@ -24,24 +24,21 @@ namespace chorale {
 
 /// Options that the coordinator and its workers share.
 struct CoordinatorOptions {
-  std::size_t queue = std::size_t{256} << 10;                              // closures that wait before schedule() waits
-  Tag tag{0x434c'0000};                                                    // of all messages
+  std::size_t queue = std::size_t{256} << 10;  // closures that wait before schedule() waits
+  Tag tag{0x434c'0000};                        // of all messages
 };
 
 namespace detail {
 
 /// The streams of one dataset that a worker uses, by share.
-template <class T>
-struct KeptStreams {};
-template <class Element>
-struct KeptStreams<PerWorkerDataset<Element>> {
+template <class T> struct KeptStreams {};
+template <class Element> struct KeptStreams<PerWorkerDataset<Element>> {
   std::map<std::int32_t, WorkerStream<Element>> of{};
 
   WorkerStream<Element>& at(PerWorkerDataset<Element> const& dataset, ClosureRequest const& request,
                             DataPosition const& position) {
     auto found = of.find(request.share);
-    if (found == of.end())
-      found = of.emplace(request.share, dataset.stream({request.share, request.shares})).first;
+    if (found == of.end()) found = of.emplace(request.share, dataset.stream({request.share, request.shares})).first;
     found->second.seek(position);
     return found->second;
   }
@@ -58,8 +55,7 @@ struct KeptStreams<PerWorkerDataset<Element>> {
 /// cost    one thread; a closure is one message each way, and one more each way when it has arguments or a result
 /// throws  BadArgument when two closures, or two datasets, have one name; from serve() PeerLost when the coordinator is
 ///         lost, or a closure throws it for a rank that it needs: the closure then runs elsewhere
-template <Endpoint E, class Here, class... Known>
-class ClosureWorker {
+template <Endpoint E, class Here, class... Known> class ClosureWorker {
  public:
   /// known   all closures and datasets of the program
   ClosureWorker(E& at, Here& here, std::tuple<Known...> known, CoordinatorOptions options = {})
@@ -93,8 +89,7 @@ class ClosureWorker {
  private:
   static constexpr Rank coordinator = 0;
 
-  template <class F>
-  void each(F&& f) {
+  template <class F> void each(F&& f) {
     [&]<std::size_t... i>(std::index_sequence<i...>) {
       (f(std::get<i>(known_), std::get<i>(streams_)), ...);
     }(std::index_sequence_for<Known...>{});
@@ -112,12 +107,10 @@ class ClosureWorker {
     reply_ = {.number = request_.number};
     try {
       run();
-    } catch (PeerLost const& lost) {                                       // this rank cannot go on, another may
+    } catch (PeerLost const& lost) {  // this rank cannot go on, another may
       fail(*at_, lost.what());
       throw;
-    } catch (std::exception const& error) {
-      say(std::max(exit_code(error), 1), error.what());
-    } catch (...) {
+    } catch (std::exception const& error) { say(std::max(exit_code(error), 1), error.what()); } catch (...) {
       say(1, "it threw what is no std::exception");
     }
     reply_.data = request_.data;
@@ -144,14 +137,13 @@ class ClosureWorker {
         }
     });
     if (!found)
-      throw Disagreement{Fault::collective_mismatch, "rank " + std::to_string(at_->rank()) +
-                                                         " knows no such closure among its " +
-                                                         std::to_string(sizeof...(Known)) + " closures and datasets.",
+      throw Disagreement{Fault::collective_mismatch,
+                         "rank " + std::to_string(at_->rank()) + " knows no such closure among its " +
+                             std::to_string(sizeof...(Known)) + " closures and datasets.",
                          "all closures and datasets in the call of coordinate() or ClosureWorker."};
   }
 
-  template <class F>
-  void call(Closure<F>& closure) {
+  template <class F> void call(Closure<F>& closure) {
     using Signature = detail::SignatureOf<F, Here>;
     if constexpr (requires { here_->begin(); }) here_->begin();
     auto from = detail::Unpacked{arguments_};
@@ -161,7 +153,7 @@ class ClosureWorker {
 
   template <class R, class F, class... P>
   void call_with(Closure<F>& closure, detail::Unpacked& from, std::tuple<P...>*) {
-    auto all = std::tuple<Held<P>...>{argument<P>(from)...};               // braces: from left to right
+    auto all = std::tuple<Held<P>...>{argument<P>(from)...};  // braces: from left to right
     if (from.left() != 0)
       throw Disagreement{Fault::collective_mismatch, std::to_string(from.left()) + " bytes of arguments are left.",
                          "the same program in all processes."};
@@ -173,21 +165,18 @@ class ClosureWorker {
   template <class P>
   using Held = std::conditional_t<detail::StreamOf<P>::value, std::remove_reference_t<P>*, std::decay_t<P>>;
 
-  template <class P>
-  Held<P> argument(detail::Unpacked& from) {
+  template <class P> Held<P> argument(detail::Unpacked& from) {
     if constexpr (detail::StreamOf<P>::value) return stream<typename detail::StreamOf<P>::element>();
     else return from.take<std::decay_t<P>>();
   }
 
-  template <class P>
-  static P&& passed(Held<P>& held) {
+  template <class P> static P&& passed(Held<P>& held) {
     if constexpr (detail::StreamOf<P>::value) return *held;
     else return static_cast<P&&>(held);
   }
 
   /// Returns the next stream of the request.
-  template <class Element>
-  WorkerStream<Element>* stream() {
+  template <class Element> WorkerStream<Element>* stream() {
     auto const& place = request_.data[used_.size()];
     auto* found       = static_cast<WorkerStream<Element>*>(nullptr);
     each([&]<class K>(K& one, auto& kept) {
@@ -195,9 +184,9 @@ class ClosureWorker {
         if (one.id() == place.dataset) found = &kept.at(one, request_, place);
     });
     if (found == nullptr)
-      throw Disagreement{Fault::collective_mismatch, "rank " + std::to_string(at_->rank()) +
-                                                         " knows no such dataset among its " +
-                                                         std::to_string(sizeof...(Known)) + " closures and datasets.",
+      throw Disagreement{Fault::collective_mismatch,
+                         "rank " + std::to_string(at_->rank()) + " knows no such dataset among its " +
+                             std::to_string(sizeof...(Known)) + " closures and datasets.",
                          "all closures and datasets in the call of coordinate() or ClosureWorker."};
     used_.push_back(&found->position());
     return found;
@@ -211,7 +200,7 @@ class ClosureWorker {
   detail::ClosureRequest request_;
   detail::ClosureReply reply_;
   std::vector<std::byte> arguments_;
-  std::vector<detail::DataPosition const*> used_;                          // of the streams of this closure
+  std::vector<detail::DataPosition const*> used_;  // of the streams of this closure
   detail::Packed result_;
   parameter_server::Transfer<E> in_{parameter_server::Transfer<E>::Direction::in},
       out_{parameter_server::Transfer<E>::Direction::out};

@@ -24,19 +24,18 @@ namespace chorale::detail {
 ///
 /// keeps   all ranks of the endpoint are in such a group, and all groups have the same operations in the same order:
 ///         an exposure then waits for all of them
-template <DirectAccessEndpoint E>
-class DirectSubEndpoint : public SubEndpoint<E> {
+template <DirectAccessEndpoint E> class DirectSubEndpoint : public SubEndpoint<E> {
  public:
   using pending = typename E::pending;
 
   DirectSubEndpoint(E& at, std::vector<Rank> ranks) : SubEndpoint<E>{at, ranks}, all_{&at}, ranks_{std::move(ranks)} {}
 
-  void announce(Operation const& operation) { chorale::announce(*all_, operation); }       // one that all groups have
+  void announce(Operation const& operation) { chorale::announce(*all_, operation); }  // one that all groups have
 
   pending expose(Tag tag, Bytes mine) { return all_->expose(tag, mine); }
-  Bytes   peer(Rank peer, Tag tag) { return all_->peer(ranks_[static_cast<std::size_t>(peer)], tag); }
+  Bytes peer(Rank peer, Tag tag) { return all_->peer(ranks_[static_cast<std::size_t>(peer)], tag); }
   pending leave(Tag tag) { return all_->leave(tag); }
-  auto    hold(std::size_t bytes) { return all_->hold(bytes); }
+  auto hold(std::size_t bytes) { return all_->hold(bytes); }
 
  private:
   E* all_;
@@ -48,13 +47,10 @@ template <class R, class E>
 inline constexpr bool reduces_over =
     requires(R const& reduce, E& at, Span<float> x) { reduce.all_reduce(at, x, Op::sum); };
 
-template <class R, class E>
-struct DataEndpoint {
+template <class R, class E> struct DataEndpoint {
   using type = SubEndpoint<E>;
 };
-template <class R, DirectAccessEndpoint E>
-  requires(!reduces_over<R, SubEndpoint<E>>)
-struct DataEndpoint<R, E> {
+template <class R, DirectAccessEndpoint E> requires(!reduces_over<R, SubEndpoint<E>>) struct DataEndpoint<R, E> {
   using type = DirectSubEndpoint<E>;
 };
 
@@ -63,8 +59,7 @@ struct DataEndpoint<R, E> {
 ///
 /// tags    operations of all ranks: 2; of ranks with the same rows: 3; values along axis i: 4 + i. The data axis has
 ///         those of a Replica
-template <class M, class E, class Data>
-class MeshLinks {
+template <class M, class E, class Data> class MeshLinks {
  public:
   static constexpr auto of_all = Tag{2}, of_alike = Tag{3};
 
@@ -73,10 +68,10 @@ class MeshLinks {
         groups_{std::make_unique<std::array<AxisGroup, M::axes>>()} {
     lines_.reserve(M::axes);
     for (std::size_t i = 0; i < M::axes; ++i) {
-      lines_.push_back({{at, M::along(M::names[i], at.rank())}, Tag{4 + static_cast<std::uint32_t>(i)}, at.rank(),
-                        M::names[i]});
-      (*groups_)[i] = {M::names[i], lines_[i].at.rank(), lines_[i].at.size(), &send_and_receive, &lines_[i],
-                       M::names[i] == M::data};
+      lines_.push_back(
+          {{at, M::along(M::names[i], at.rank())}, Tag{4 + static_cast<std::uint32_t>(i)}, at.rank(), M::names[i]});
+      (*groups_)[i] = {M::names[i],       lines_[i].at.rank(), lines_[i].at.size(),
+                       &send_and_receive, &lines_[i],          M::names[i] == M::data};
     }
   }
   MeshLinks(MeshLinks const&)            = delete;
@@ -93,14 +88,14 @@ class MeshLinks {
   }
 
   E* all;
-  Data data;                                                               // ranks with other rows, and the same part
-  SubEndpoint<E> alike;                                                    // ranks with the same rows
+  Data data;             // ranks with other rows, and the same part
+  SubEndpoint<E> alike;  // ranks with the same rows
 
  private:
   struct Line {
     SubEndpoint<E> at;
     Tag tag;
-    Rank me;                                                               // among all ranks
+    Rank me;  // among all ranks
     std::string_view axis;
   };
 
@@ -114,8 +109,8 @@ class MeshLinks {
     try {
       exchange(at, tag, to, out, from, in);
     } catch (PeerLost const& lost) {
-      throw_within(me, lost, sentence("a message of {} bytes along the axis \"{}\"", std::max(out.size(), in.size()),
-                                      axis));
+      throw_within(me, lost,
+                   sentence("a message of {} bytes along the axis \"{}\"", std::max(out.size(), in.size()), axis));
     }
   }
   static void exchange(SubEndpoint<E>& at, Tag tag, Rank to, ConstBytes out, Rank from, Bytes in) {
@@ -133,7 +128,7 @@ class MeshLinks {
     }
   }
 
-  std::vector<Line> lines_;                                                // one for each axis; never moved
+  std::vector<Line> lines_;  // one for each axis; never moved
   std::unique_ptr<std::array<AxisGroup, M::axes>> groups_;
 };
 

@@ -34,8 +34,7 @@ namespace chorale {
 /// Batches are dealt out along the axis named "data", if there is one; other axes are for layers that name them.
 ///
 /// throws  BadArgument when there are not as many devices as the mesh has ranks
-template <class... A>
-class Mesh {
+template <class... A> class Mesh {
  public:
   static constexpr std::size_t axes = sizeof...(A);
   static constexpr int size         = (A::size * ... * 1);
@@ -158,7 +157,7 @@ class Mesh {
   /// "2 threads on cores 4, 5"
   static std::string words_of(DefaultDevice const& device) {
     auto const& cores = device.cores();
-    auto text = std::to_string(device.threads()) + (device.threads() == 1 ? " thread" : " threads") +
+    auto text         = std::to_string(device.threads()) + (device.threads() == 1 ? " thread" : " threads") +
                 (cores.size() == 1 ? " on core " : " on cores ");
     for (std::size_t i = 0; i < cores.size(); ++i) text.append(i == 0 ? "" : ", ") += std::to_string(cores[i]);
     return text;
@@ -175,7 +174,7 @@ class Mesh {
                       "as many devices, or axes whose sizes multiply to " + std::to_string(there) + "."};
   }
 
-  std::variant<MirroredStrategy<>, MultiWorkerMirroredStrategy<>> ranks_;                // devices and addresses
+  std::variant<MirroredStrategy<>, MultiWorkerMirroredStrategy<>> ranks_;  // devices and addresses
 };
 
 }  // namespace chorale

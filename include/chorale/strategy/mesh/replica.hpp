@@ -25,8 +25,7 @@ namespace chorale {
 namespace detail {
 
 /// The links of a replica, as a base: they are there before the Replica that uses them.
-template <class M, class E, class Data>
-struct HasLinks {
+template <class M, class E, class Data> struct HasLinks {
   explicit HasLinks(E& at) : links{std::make_unique<MeshLinks<M, E, Data>>(at)} {}
 
   std::unique_ptr<MeshLinks<M, E, Data>> links;
@@ -56,9 +55,10 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
     static_assert(detail::reduces_over<R, Data>,
                   "chorale: this Reduce cannot run among some of the ranks of this Transport, as MeshStrategy needs it "
                   "along the data axis. RingAllReduce runs over any");
-    static_assert(!requires { requires R::own_thread; },
-                  "chorale: OwnThread sends buckets while layers of a split network exchange values over the same "
-                  "endpoint. Under MeshStrategy use its Reduce without OwnThread");
+    static_assert(
+        !requires { requires R::own_thread; },
+        "chorale: OwnThread sends buckets while layers of a split network exchange values over the same "
+        "endpoint. Under MeshStrategy use its Reduce without OwnThread");
   }
 
   // Among all ranks of the mesh. Those of along_data() are among the ranks with the same part.
@@ -69,7 +69,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   AxisGroups axes() const { return this->links->groups(); }
 
   /// The replica among those with the same part and other rows, whose gradients are added up.
-  Shares&       along_data() { return *this; }
+  Shares& along_data() { return *this; }
   Shares const& along_data() const { return *this; }
 
   /// Gives up the memory of axes(), of which copies have views; and takes it over from a replica that was disconnected.
@@ -86,17 +86,13 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   }
 
   /// Adds up gradients in the shard that this replica has along the data axis. See ShardedReplica.
-  auto reduce_scatter(Gradients& gradients)
-    requires requires(Shares& shares) { shares.reduce_scatter(gradients); }
-  {
+  auto reduce_scatter(Gradients& gradients) requires requires(Shares& shares) { shares.reduce_scatter(gradients); } {
     auto const added_up = Shares::reduce_scatter(gradients);
     tell_alike(gradients);
     return added_up;
   }
   /// Adds up what the replicas of the data axis report of their shards, and tells ranks with other parts of the worst.
-  void add_up(Span<double> numbers)
-    requires requires(Shares& shares) { shares.add_up(numbers); }
-  {
+  void add_up(Span<double> numbers) requires requires(Shares& shares) { shares.add_up(numbers); } {
     Shares::add_up(numbers);
     if (this->links->alike.size() == 1) return;
     summing_.restart(this->links->alike, numbers, Op::max, detail::MeshLinks<M, E, Data>::of_alike);
@@ -107,8 +103,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   ///
   /// counts    called as counts(i): true if variable i is in the norm
   /// keeps     under Reproducible the bits are those of the whole variables on one rank
-  template <class Counts>
-  double squared_norm(Gradients const& gradients, Counts&& counts) {
+  template <class Counts> double squared_norm(Gradients const& gradients, Counts&& counts) {
     auto& alike = this->links->alike;
     return norm_.template of<M, ShardedReduce<R>>(gradients, id(), {}, counts, [&](Span<double> numbers) {
       summing_.restart(alike, numbers, Op::sum, detail::MeshLinks<M, E, Data>::of_alike);
@@ -120,8 +115,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   /// shard     of the body of the gradients
   template <class Counts>
   double squared_norm(Gradients const& gradients, Range shard, Counts&& counts)
-    requires requires(Shares& shares, Span<double> numbers) { shares.add_up(numbers); }
-  {
+      requires requires(Shares& shares, Span<double> numbers) { shares.add_up(numbers); } {
     return norm_.template of<M, ShardedReduce<R>>(gradients, id(), shard, counts, [&](Span<double> numbers) {
       Shares::add_up(numbers);
       summing_.restart(this->links->alike, numbers, Op::sum, detail::MeshLinks<M, E, Data>::of_alike);
@@ -134,7 +128,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   void tell_alike(Gradients const& gradients) {
     auto& alike = this->links->alike;
     if (alike.size() == 1) return;
-    auto const trailer = gradients.trailer();
+    auto const trailer      = gradients.trailer();
     constexpr auto has_sums = !requires(Shares& shares) { shares.reduce_scatter(const_cast<Gradients&>(gradients)); };
     if (has_sums && trailer.faults() == 0 && trailer.summed() != 1) report_sum(gradients);
     auto numbers = std::array<double, 4>{trailer.faults(), trailer.rank(), trailer.variable(), trailer.asked()};
@@ -144,14 +138,14 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
     trailer.rank()     = static_cast<float>(numbers[1]);
     trailer.variable() = static_cast<float>(numbers[2]);
     trailer.asked()    = static_cast<float>(numbers[3]);
-    if (has_sums && numbers[0] == 0) trailer.summed() = 1;                 // the sums were checked, by all ranks
+    if (has_sums && numbers[0] == 0) trailer.summed() = 1;  // the sums were checked, by all ranks
   }
 
  private:
   /// Reports the first variable whose sum is not finite, if there is one, as of this rank.
   void report_sum(Gradients const& gradients) const {
-    using K          = cpu::Loops;
-    auto const tell  = [&](std::size_t variable) {
+    using K         = cpu::Loops;
+    auto const tell = [&](std::size_t variable) {
       gradients.trailer().faults()   = 1;
       gradients.trailer().rank()     = static_cast<float>(id());
       gradients.trailer().variable() = static_cast<float>(variable);

@@ -37,7 +37,7 @@ class SplitNorm {
   double of(Gradients const& g, Rank rank, std::optional<Range> shard, Counts&& counts, AddUp&& add_up) {
     if constexpr (exact) return of_lines<M>(g, rank, shard, counts, add_up);
     else {
-      auto here   = 0.0;                                                   // of what each rank has
+      auto here   = 0.0;  // of what each rank has
       auto others = std::array<double, 1>{};
       for (std::size_t i = 0; i < g.plan.size(); ++i) {
         if (!counts(i)) continue;
@@ -56,8 +56,7 @@ class SplitNorm {
   static constexpr std::size_t line = SquareTree::line;
 
   /// True if no rank with a smaller number, and the same rows, has the same part.
-  template <class M>
-  static bool is_owner(Split const& split, Rank rank) {
+  template <class M> static bool is_owner(Split const& split, Rank rank) {
     auto const at = M::coordinates(rank);
     for (std::size_t a = 0; a < M::axes; ++a)
       if (at[a] != 0 && M::names[a] != split.along && M::names[a] != M::data) return false;
@@ -118,13 +117,12 @@ class SplitNorm {
     for (std::size_t i = 0; i < plan.size(); ++i)
       for (int part = 0; part < plan[i].spec.split.parts && !plan[i].spec.by_rows; ++part)
         each_run(plan[i].spec, part, [&](Range run, std::size_t first) {
-          if (plan[i].spec.split.parts == 1) return;                       // its last line may be short
+          if (plan[i].spec.split.parts == 1) return;  // its last line may be short
           if (first % line != 0 || run.size() % line != 0) in_lines_[i] = 0;
         });
   }
 
-  template <class Counts, class F>
-  static void each_dense(Gradients const& g, Counts& counts, F&& f) {
+  template <class Counts, class F> static void each_dense(Gradients const& g, Counts& counts, F&& f) {
     for (std::size_t i = 0; i < g.plan.size(); ++i) {
       if (!counts(i)) continue;
       expect_dense(g.plan[i]);
@@ -158,10 +156,10 @@ class SplitNorm {
     });
   }
 
-  PlannedVariable const* of_ = nullptr;                                    // the plan that the next two were made from
-  std::vector<WholePlan> wholes_;                                          // one, when it is known
-  std::vector<char> in_lines_;                                             // by variable; 0: lines have several parts
-  std::vector<double> sums_, sent_;                                        // of lines: of all variables, of split ones
+  PlannedVariable const* of_ = nullptr;  // the plan that the next two were made from
+  std::vector<WholePlan> wholes_;        // one, when it is known
+  std::vector<char> in_lines_;           // by variable; 0: lines have several parts
+  std::vector<double> sums_, sent_;      // of lines: of all variables, of split ones
 };
 
 }  // namespace chorale::detail

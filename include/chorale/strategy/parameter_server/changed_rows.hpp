@@ -35,8 +35,7 @@ class ChangedRows {
   void fetch(std::size_t row) const { __builtin_prefetch(&entries_[row], 1); }
 
   /// Calls f(row) for each row that was changed after a version.
-  template <class F>
-  void each_since(std::uint64_t version, F&& f) const {
+  template <class F> void each_since(std::uint64_t version, F&& f) const {
     for (auto row = newest_; row != none && entries_[row].version > version; row = entries_[row].older) f(row);
   }
 
@@ -44,7 +43,7 @@ class ChangedRows {
   static constexpr auto none = std::numeric_limits<std::uint32_t>::max();
 
   struct Entry {
-    std::uint64_t version = 0;                                             // 0: never changed, in no list
+    std::uint64_t version = 0;  // 0: never changed, in no list
     std::uint32_t newer = none, older = none;
   };
 

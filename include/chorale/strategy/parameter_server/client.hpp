@@ -34,19 +34,18 @@ namespace chorale::parameter_server {
 
 /// Reports of the workers about an epoch, and their sums.
 struct Total {
-  std::array<double, parameter_sums> sums{};                               // added up in the order of workers
+  std::array<double, parameter_sums> sums{};  // added up in the order of workers
   std::vector<Rank> reported{};
-  std::vector<std::array<double, parameter_sums>> each{};                  // [worker]; zeros if it has not reported
+  std::vector<std::array<double, parameter_sums>> each{};  // [worker]; zeros if it has not reported
 };
 
 /// Points of a client at which a test may act, e.g. end the process; here they do nothing.
 struct NoHooks {
-  void in_push() {}                                                        // the first messages are in flight
+  void in_push() {}  // the first messages are in flight
 };
 
 /// Base of Client: requests to all servers at once, and the calls that are not part of training.
-template <Endpoint E, class Hooks>
-class Calls {
+template <Endpoint E, class Hooks> class Calls {
  public:
   /// at    endpoint of W workers, then servers; this rank is one of the workers. It outlives the client
   Calls(E& at, ShardLayout const& shards, ParameterOptions options = {}, Hooks hooks = {})
@@ -60,7 +59,7 @@ class Calls {
   ~Calls() {
     try {
       leave();
-    } catch (std::exception const&) {                                      // the servers detect that it is gone
+    } catch (std::exception const&) {  // the servers detect that it is gone
     }
   }
   Calls(Calls const&)            = delete;
@@ -121,11 +120,13 @@ class Calls {
     auto const workers = static_cast<std::size_t>(shards_->workers());
     auto total         = Total{.each = std::vector<std::array<double, parameter_sums>>(workers)};
     auto const each    = std::as_writable_bytes(Span<std::array<double, parameter_sums>>{total.each});
-    auto told          = std::vector<std::byte>(workers + each.size());    // a flag for each worker, then each report
-    exchange([&](Link& link) {
-      link.next(Call::total).epoch = epoch;
-      link.receive(told);
-    }, 1);
+    auto told          = std::vector<std::byte>(workers + each.size());  // a flag for each worker, then each report
+    exchange(
+        [&](Link& link) {
+          link.next(Call::total).epoch = epoch;
+          link.receive(told);
+        },
+        1);
     total.sums = links_[0].reply.sums;
     for (std::size_t w = 0; w < workers; ++w)
       if (told[w] != std::byte{0}) total.reported.push_back(static_cast<Rank>(w));
@@ -143,14 +144,14 @@ class Calls {
   template <class F, class... Args>
   auto update_on_server(Variables const& variables, ServerUpdate<F> const& update,
                         std::vector<std::string_view> const& names, Args const&... args) {
-    using Signature = chorale::detail::ServerSignature<decltype(&F::operator())>;
-    constexpr bool fits =
-        std::is_invocable_v<F const&, ServerValues, Args const&...> &&
-        std::tuple_size_v<typename Signature::arguments> == sizeof...(Args);
-    static_assert(fits, "chorale: these are not the arguments of this ServerUpdate: update_on_server(variables, update, "
-                        "names, arguments...)");
-    using Result = typename Signature::result;
-    auto message = std::vector<std::byte>{};
+    using Signature     = chorale::detail::ServerSignature<decltype(&F::operator())>;
+    constexpr bool fits = std::is_invocable_v<F const&, ServerValues, Args const&...> &&
+                          std::tuple_size_v<typename Signature::arguments> == sizeof...(Args);
+    static_assert(fits,
+                  "chorale: these are not the arguments of this ServerUpdate: update_on_server(variables, update, "
+                  "names, arguments...)");
+    using Result   = typename Signature::result;
+    auto message   = std::vector<std::byte>{};
     auto const add = [&](auto const& one) {
       auto const bytes = std::as_bytes(Span<std::remove_cvref_t<decltype(one)> const>{&one, 1});
       message.insert(message.end(), bytes.begin(), bytes.end());
@@ -160,23 +161,26 @@ class Calls {
       auto const arguments = typename Signature::arguments{args...};
       std::apply([&](auto const&... each) { (add(each), ...); }, arguments);
     }
-    CHORALE_EXPECTS(message.size() <= most_update_bytes,
-                    "update \"" + update.name() + "\" has a message of " + std::to_string(message.size()) +
-                        " bytes, and at most " + std::to_string(most_update_bytes) + " fit");
+    CHORALE_EXPECTS(message.size() <= most_update_bytes, "update \"" + update.name() + "\" has a message of " +
+                                                             std::to_string(message.size()) + " bytes, and at most " +
+                                                             std::to_string(most_update_bytes) + " fit");
     auto into = std::vector<std::byte>{};
     if constexpr (!std::is_void_v<Result>) into.resize(sizeof(Result));
-    links_.exchange([&](Link& link) {
-      auto& request       = link.next(Call::update);
-      request.version     = update.key();
-      request.index_bytes = static_cast<std::uint32_t>(names.size());
-      request.count       = message.size();
-      link.send(message);
-      link.receive(into);
-    }, 1, [] {}, server);
+    links_.exchange(
+        [&](Link& link) {
+          auto& request       = link.next(Call::update);
+          request.version     = update.key();
+          request.index_bytes = static_cast<std::uint32_t>(names.size());
+          request.count       = message.size();
+          link.send(message);
+          link.receive(into);
+        },
+        1, [] {}, server);
     auto const& reply = links_[server].reply;
     if (reply.outcome == Outcome::failed)
-      throw BadArgument{"update \"" + update.name() + "\" on server " + std::to_string(server) + " changed nothing: " +
-                            reply.said(), "its arguments."};
+      throw BadArgument{
+          "update \"" + update.name() + "\" on server " + std::to_string(server) + " changed nothing: " + reply.said(),
+          "its arguments."};
     if constexpr (!std::is_void_v<Result>) {
       auto result = Result{};
       std::memcpy(&result, into.data(), sizeof result);
@@ -190,7 +194,7 @@ class Calls {
     exchange([&](Link& link) { link.next(Call::leave); });
   }
 
-  std::uint64_t step() const { return step_; }                             // pushes so far
+  std::uint64_t step() const { return step_; }  // pushes so far
 
  protected:
   using Link = ServerConnection<E>;
@@ -200,15 +204,14 @@ class Calls {
   bool one_server() const { return links_.size() == 1; }
 
   /// Returns how many servers dropped the last push. Throws NumericFault if it was not finite; `what` names the fault.
-  template <class What>
-  int count_dropped(What&& what) {
+  template <class What> int count_dropped(What&& what) {
     auto dropped = 0;
     for (auto const& link : links_) {
       if (link.reply.outcome == Outcome::not_finite)
-        throw NumericFault{(link.reply.said().empty() ? what() + " of step " + std::to_string(step_ - 1) +
-                                                            " is not finite on worker " +
-                                                            std::to_string(shards_->worker_at(at_->rank()))
-                                                      : link.reply.said()) +
+        throw NumericFault{(link.reply.said().empty()
+                                ? what() + " of step " + std::to_string(step_ - 1) + " is not finite on worker " +
+                                      std::to_string(shards_->worker_at(at_->rank()))
+                                : link.reply.said()) +
                                "; no variable was changed.",
                            "a lower learning rate, clipping, a look at the inputs for NaN, or NonFinite::skip."};
       dropped += link.reply.outcome == Outcome::done ? 0 : 1;
@@ -217,15 +220,14 @@ class Calls {
   }
 
   /// Sends one request to each server, or to the first ones only, and waits for the replies.
-  template <class Ask>
-  void exchange(Ask&& ask, std::size_t servers = all) {
+  template <class Ask> void exchange(Ask&& ask, std::size_t servers = all) {
     links_.exchange(ask, std::min(servers, links_.size()), [this] {
       if (pushes(links_[0].request.call)) hooks_.in_push();
     });
   }
 
   E* at_;
-  std::unique_ptr<ShardLayout> shards_;                                    // links point to it
+  std::unique_ptr<ShardLayout> shards_;  // links point to it
   ParameterOptions options_;
   Hooks hooks_;
   ServerConnections<E> links_;
@@ -239,13 +241,12 @@ class Calls {
     CHORALE_EXPECTS(!names.empty(), "update \"" + update + "\" is called for no variable");
     auto server = -1;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      auto const name  = std::string{names[i]};
-      auto const found = std::ranges::find_if(variables.plan, [&](auto const& v) {
-        return std::string_view{v.name} == names[i];
-      });
+      auto const name = std::string{names[i]};
+      auto const found =
+          std::ranges::find_if(variables.plan, [&](auto const& v) { return std::string_view{v.name} == names[i]; });
       if (found == variables.plan.end())
         throw BadArgument{"update \"" + update + "\" names \"" + name + "\", which is none of the " +
-                              std::to_string(variables.plan.size()) + " variables of the model."};
+                          std::to_string(variables.plan.size()) + " variables of the model."};
       if (std::ranges::count(names, names[i]) != 1)
         throw BadArgument{"update \"" + update + "\" names \"" + name + "\" twice."};
       auto last        = ShardLayout::Found{};
@@ -268,7 +269,6 @@ class Calls {
   bool left_ = false;
 };
 
-
 /// A worker's client of a parameter server, which presents all of its servers as one.
 ///
 ///   auto client = Client{at, shards};
@@ -281,8 +281,7 @@ class Calls {
 /// throws  PeerLost when a server is gone: it names the shard, and this client cannot be used again. NumericFault when
 ///         a push is not finite, under NonFinite::stop: no server has applied it. Disagreement when a server has a
 ///         different layout
-template <Endpoint E, class Hooks = NoHooks>
-class Client : public Calls<E, Hooks> {
+template <Endpoint E, class Hooks = NoHooks> class Client : public Calls<E, Hooks> {
   using Base = Calls<E, Hooks>;
   using typename Base::Link;
   using Base::at_, Base::shards_, Base::options_, Base::hooks_, Base::links_, Base::step_;
@@ -332,7 +331,7 @@ class Client : public Calls<E, Hooks> {
   int push_rows(RowTable const& table, Span<Index const> indices, Span<float const> gradients, float rows, int epoch) {
     expect_rows(table, indices.size(), gradients.size());
     auto const finite = options_.on_non_finite == NonFinite::allow || Kernels<Cpu>::finite(gradients);
-    auto const whole = one_server() || place_of(*at_, gradients) != 0;
+    auto const whole  = one_server() || place_of(*at_, gradients) != 0;
     deal_out(table, indices, gradients, whole);
     ++step_;
     exchange([&](Link& link) {
@@ -362,12 +361,11 @@ class Client : public Calls<E, Hooks> {
     if (one_server()) return;
     for (auto const& link : links_)
       for (std::size_t i = 0; i < link.places.size(); ++i)
-        std::memcpy(values.data() + link.places[i] * table.width,
-                    link.rows_in.data() + i * table.width * sizeof(float), table.width * sizeof(float));
+        std::memcpy(values.data() + link.places[i] * table.width, link.rows_in.data() + i * table.width * sizeof(float),
+                    table.width * sizeof(float));
   }
 
  private:
-
   void expect_rows(RowTable const& table, std::size_t indices, std::size_t values) const {
     CHORALE_EXPECTS(table.width != 0 && values == indices * table.width,
                     std::to_string(indices) + " rows of " + std::to_string(table.width) + " are " +
@@ -412,8 +410,7 @@ class Client : public Calls<E, Hooks> {
   }
 
   template <class Index>
-  Request& ask_rows(Link& link, Call call, RowTable const& table, Span<Index const> indices,
-                             bool whole) {
+  Request& ask_rows(Link& link, Call call, RowTable const& table, Span<Index const> indices, bool whole) {
     auto& request       = link.next(call);
     request.table       = table;
     request.count       = whole ? indices.size() : link.places.size();
@@ -435,8 +432,7 @@ class Client : public Calls<E, Hooks> {
     auto found = ShardLayout::Found{};
     for (std::size_t i = 0; i < indices.size(); ++i) {
       auto const first = table.offset + static_cast<std::size_t>(indices[i]) * table.width;
-      auto const* home =
-          indices[i] < table.rows ? shards_->home_of({first, first + table.width}, found) : nullptr;
+      auto const* home = indices[i] < table.rows ? shards_->home_of({first, first + table.width}, found) : nullptr;
       if (home == nullptr)
         throw BadArgument{"row " + std::to_string(indices[i]) + " is not among the " + std::to_string(table.rows) +
                           " rows of the table, or no server has all of it."};
@@ -456,13 +452,13 @@ class Client : public Calls<E, Hooks> {
     if (options_.on_non_finite == NonFinite::allow) return ServerFault::none;
     if (!std::isfinite(g.loss())) return ServerFault::loss;
     auto const faults = g.trailer().faults();
-    if (faults == 1) {                                                     // of more faults, variable() is a sum
+    if (faults == 1) {  // of more faults, variable() is a sum
       variable = std::min(variable, static_cast<std::size_t>(g.trailer().variable()));
       return ServerFault::gradient;
     }
     auto const finite = [](RowsView const& rows) { return Kernels<Cpu>::finite(rows.values); };
-    if (faults == 0 && (g.trailer().summed() == 1 ||
-                        (Kernels<Cpu>::finite(g.body()) && std::ranges::all_of(tables, finite))))
+    if (faults == 0 &&
+        (g.trailer().summed() == 1 || (Kernels<Cpu>::finite(g.body()) && std::ranges::all_of(tables, finite))))
       return ServerFault::none;
     for (std::size_t i = g.plan.size(), table = tables.size(); i-- > 0;)
       if (!(g.plan[i].spec.by_rows ? finite(tables[--table]) : Kernels<Cpu>::finite(g[i]))) variable = i;
@@ -481,8 +477,8 @@ class Client : public Calls<E, Hooks> {
   }
 
   TableWords<E> words_;
-  std::vector<RowsView> views_;                                            // of the tables of a push
-  float const* cached_ = nullptr;                                         // the buffer with the versions of the links
+  std::vector<RowsView> views_;    // of the tables of a push
+  float const* cached_ = nullptr;  // the buffer with the versions of the links
 };
 
 template <Endpoint E, class Hooks = NoHooks>

@@ -25,8 +25,7 @@ namespace chorale::parameter_server {
 ///
 /// keeps   data is sent from, and received into, the caller's memory; runs that share a message are copied. Gradients
 ///         in memory() are not sent: the server reads them there until it replies
-template <Endpoint E>
-class ServerConnection {
+template <Endpoint E> class ServerConnection {
  public:
   ServerConnection(E& at, ShardLayout const& shards, ParameterOptions const& options, int server)
       : exchange_{at, shards.rank_of(server), options.tag}, shards_{&shards}, options_{options}, server_{server} {
@@ -38,10 +37,10 @@ class ServerConnection {
 
   Request request;
   Reply reply;
-  std::uint64_t version = 0, clock = 0;                                    // of the values that this worker has
-  std::vector<std::byte> rows_in, rows_out, indices;                       // used only if there are several servers
-  std::vector<std::size_t> places;                                         // [row of this server]: row of the caller
-  std::vector<std::uint32_t> words_out;                                    // rows of tables of a push
+  std::uint64_t version = 0, clock = 0;               // of the values that this worker has
+  std::vector<std::byte> rows_in, rows_out, indices;  // used only if there are several servers
+  std::vector<std::size_t> places;                    // [row of this server]: row of the caller
+  std::vector<std::uint32_t> words_out;               // rows of tables of a push
 
   int server() const { return server_; }
   bool busy() const { return exchange_.busy(); }
@@ -54,8 +53,13 @@ class ServerConnection {
 
   /// Returns the next request, to be filled before begin().
   Request& next(Call call) {
-    request = {.layout = shards_->fingerprint(), .sequence = request.sequence + 1, .seen = clock, .version = version,
-               .worker = shards_->worker_at(exchange_.endpoint().rank()), .incarnation = options_.incarnation, .call = call};
+    request = {.layout      = shards_->fingerprint(),
+               .sequence    = request.sequence + 1,
+               .seen        = clock,
+               .version     = version,
+               .worker      = shards_->worker_at(exchange_.endpoint().rank()),
+               .incarnation = options_.incarnation,
+               .call        = call};
     exchange_.request().add(bytes_of(request));
     values_in_ = {};
     bytes_in_  = {};
@@ -90,7 +94,9 @@ class ServerConnection {
   }
 
   /// True if the server can read the gradients in place: the request then names where they are stored.
-  bool is_placed(Span<float const> gradients) { return (request.place = place_of(exchange_.endpoint(), gradients)) != 0; }
+  bool is_placed(Span<float const> gradients) {
+    return (request.place = place_of(exchange_.endpoint(), gradients)) != 0;
+  }
 
   /// Sets the destination of the values of the reply: the shard's part of a flat buffer, or bytes.
   void receive_values(Span<float> flat) { values_in_ = flat; }
@@ -141,16 +147,16 @@ class ServerConnection {
       throw Disagreement{Fault::collective_mismatch,
                          sentence("{} sent what is no reply to request {}.", who(), request.sequence)};
     if (reply.outcome == Outcome::refused)
-      throw Disagreement{Fault::model_mismatch,
-                         sentence("{} refused request {} of worker {}: {}.", who(), request.sequence, request.worker,
-                                  reply.said()),
-                         "the same model, shards and options on all workers and servers."};
+      throw Disagreement{
+          Fault::model_mismatch,
+          sentence("{} refused request {} of worker {}: {}.", who(), request.sequence, request.worker, reply.said()),
+          "the same model, shards and options on all workers and servers."};
     auto const expected = !values_in_.empty() ? shards_->elements(server_)
                           : request.call == Call::total || request.call == Call::update
                               ? bytes_in_.size()
                               : bytes_in_.size() / sizeof(float);
-    auto const dense = shards_->dense(server_);                            // of a reply without what has not changed
-    auto const none  = reply.count == 0 && (reply.outcome == Outcome::not_finite || reply.outcome == Outcome::failed ||
+    auto const dense    = shards_->dense(server_);  // of a reply without what has not changed
+    auto const none = reply.count == 0 && (reply.outcome == Outcome::not_finite || reply.outcome == Outcome::failed ||
                                            (!values_in_.empty() && reply.version == request.version));
     if (reply.words == 0 ? !none && reply.count != expected : values_in_.empty() || reply.count != dense)
       throw Disagreement{Fault::model_mismatch,
@@ -199,8 +205,8 @@ class ServerConnection {
   ParameterOptions options_;
   int server_;
   std::vector<float> shared_out_, shared_in_;
-  std::vector<std::uint32_t> words_in_;                                    // rows of tables of a reply; only grows
-  std::vector<bf16> halves_;                                               // of a push, laid out like the shard
+  std::vector<std::uint32_t> words_in_;  // rows of tables of a reply; only grows
+  std::vector<bf16> halves_;             // of a push, laid out like the shard
   Span<float> values_in_;
   Bytes bytes_in_;
 };
@@ -208,8 +214,7 @@ class ServerConnection {
 /// A worker's connections to all servers.
 ///
 /// keeps   after a failure no other rank accesses memory of operations in flight, and no further request is sent
-template <Endpoint E>
-class ServerConnections {
+template <Endpoint E> class ServerConnections {
  public:
   using Link = ServerConnection<E>;
 
@@ -229,8 +234,7 @@ class ServerConnections {
   /// servers how many; `from` the first of them
   /// begun   called when the first messages to all are in flight
   /// throws  PeerLost that names the shard; Disagreement; BadArgument after an earlier call threw one of these
-  template <class Ask, class Begun>
-  void exchange(Ask&& ask, std::size_t servers, Begun&& begun, std::size_t from = 0) {
+  template <class Ask, class Begun> void exchange(Ask&& ask, std::size_t servers, Begun&& begun, std::size_t from = 0) {
     CHORALE_EXPECTS(!broken_, "this client lost a server, or was refused, and can be used no more");
     auto const all = Span<Link>{links_}.subspan(from, servers);
     broken_        = true;
@@ -242,7 +246,7 @@ class ServerConnections {
       begun();
       finish(all);
     } catch (PeerLost const& lost) {
-      fail(*at_, "it lost a parameter server");                            // before memory is freed that others may use
+      fail(*at_, "it lost a parameter server");  // before memory is freed that others may use
       throw_lost(lost);
     } catch (std::exception const& error) {
       fail(*at_, error.what());
@@ -261,10 +265,10 @@ class ServerConnections {
         idle.busy();
         continue;
       }
-      for (auto const& link : links_) {                                    // servers without a request may be lost, too
+      for (auto const& link : links_) {  // servers without a request may be lost, too
         if (link.busy() || link.request.call == Call::leave) continue;
         if (auto const rank = shards_->rank_of(link.server()); knows_lost(*at_, rank))
-          at_->recv(rank, tag_, {}).wait();                                // throws the reason
+          at_->recv(rank, tag_, {}).wait();  // throws the reason
       }
       idle.rest_at(*at_);
     }
@@ -273,7 +277,7 @@ class ServerConnections {
   [[noreturn]] void throw_lost(PeerLost const& lost) const {
     auto const server = lost.rank() - shards_->rank_of(0);
     if (server < 0 || server >= shards_->servers()) throw lost;
-    auto loss   = lost.loss();
+    auto loss = lost.loss();
     if (loss.fault == Fault::evicted) {
       loss.reason = sentence("server {} of {} (rank {}) has evicted this worker{}", server, shards_->servers(),
                              lost.rank(), loss.reason.empty() ? "" : ": " + loss.reason);
@@ -288,7 +292,7 @@ class ServerConnections {
   E* at_;
   ShardLayout const* shards_;
   Tag tag_;
-  std::vector<Link> links_;                                                // [server]
+  std::vector<Link> links_;  // [server]
   bool broken_ = false;
 };
 

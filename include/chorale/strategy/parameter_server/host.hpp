@@ -21,10 +21,10 @@ namespace chorale::parameter_server {
 
 /// Statistics of one server.
 struct Report {
-  int server = 0;
-  std::size_t variable_bytes = 0;                                          // of its shard, slots not counted
+  int server                 = 0;
+  std::size_t variable_bytes = 0;  // of its shard, slots not counted
   ServerStatistics ledger{};
-  std::vector<std::string> losses{};                                       // of each lost worker, why
+  std::vector<std::string> losses{};  // of each lost worker, why
 
   /// Text such as "server 0 of 2: 469 updates, 0 dropped, 1 worker lost; staleness 0: 3.2 %, 1: 95.1 %, 2: 1.7 %", and
   /// a line for each lost worker.
@@ -41,7 +41,7 @@ struct Report {
       if (ledger.staleness[i] == 0) continue;
       auto const per_mille = 1'000 * ledger.staleness[i] / all;
       line.append(" ") += std::to_string(i) + (i + 1 == ledger.staleness.size() ? " and more: " : ": ") +
-              std::to_string(per_mille / 10) + "." + std::to_string(per_mille % 10) + " %,";
+                          std::to_string(per_mille / 10) + "." + std::to_string(per_mille % 10) + " %,";
     }
     if (all == 0) line += " unknown ";
     line.pop_back();
@@ -54,8 +54,7 @@ struct Report {
 ///
 /// keeps   endpoints outlive the host; a server ends when every worker has left or is lost. An exception of a rank that
 ///         is not a thread is thrown by the run in which it serves
-template <class E>
-class ServerHost {
+template <class E> class ServerHost {
  public:
   /// Starts the servers, which come after the replicas among the endpoints of this process, and connects the replicas.
   ///
@@ -88,8 +87,7 @@ class ServerHost {
   }
 
   /// Runs one server on its own rank until go_on() returns false. Only if servers are not threads.
-  template <class GoOn>
-  void serve_while(std::size_t server, GoOn const& go_on) {
+  template <class GoOn> void serve_while(std::size_t server, GoOn const& go_on) {
     if (server < tasks_.size()) tasks_[server]->serve(go_on);
   }
 
@@ -97,7 +95,7 @@ class ServerHost {
   ///
   /// throws  the exception of the first server that failed
   std::vector<Report> wait() {
-    threads_.clear();                                                      // joins the threads
+    threads_.clear();  // joins the threads
     auto reports = std::vector<Report>{};
     for (auto const& task : tasks_) {
       if (task->failure) std::rethrow_exception(std::exchange(task->failure, nullptr));
@@ -110,7 +108,7 @@ class ServerHost {
   struct Task {
     Report report;
     std::exception_ptr failure;
-    std::function<void(std::function<bool()> const&)> serve;               // if it is not a thread
+    std::function<void(std::function<bool()> const&)> serve;  // if it is not a thread
   };
 
   /// initial   the flat buffer of all variables
@@ -118,7 +116,7 @@ class ServerHost {
   void start(E& at, C consistency, OptimizerState const& rule, ShardLayout const& shards, Span<float const> initial,
              ParameterOptions options, std::vector<KnownUpdate> updates) {
     auto service = std::make_shared<Server<C, OptimizerState, E>>(at, consistency, rule, shards, initial, options,
-                                                                            std::move(updates));
+                                                                  std::move(updates));
     auto task    = std::make_shared<Task>();
     task->report.server         = at.rank() - shards.rank_of(0);
     task->report.variable_bytes = shards.elements(task->report.server) * sizeof(float);
@@ -130,18 +128,18 @@ class ServerHost {
         to->report.losses = service->losses();
       };
     } else {
-      threads_.push_back(std::make_unique<NamedThread>("server " + std::to_string(task->report.server),
-                                                       [service, task, &at] {
-        auto const scope = typename D::Scope{D::logical(1).front()};
-        try {
-          service->serve();
-        } catch (std::exception const& error) {
-          task->failure = std::current_exception();
-          fail(at, error.what());
-        }
-        task->report.ledger = service->ledger();
-        task->report.losses = service->losses();
-      }));
+      threads_.push_back(
+          std::make_unique<NamedThread>("server " + std::to_string(task->report.server), [service, task, &at] {
+            auto const scope = typename D::Scope{D::logical(1).front()};
+            try {
+              service->serve();
+            } catch (std::exception const& error) {
+              task->failure = std::current_exception();
+              fail(at, error.what());
+            }
+            task->report.ledger = service->ledger();
+            task->report.losses = service->losses();
+          }));
     }
   }
 

@@ -30,34 +30,39 @@ namespace chorale::parameter_server {
 ///   push   | n | v | n rows | n vectors | v vectors of width floats |       row i has vector vectors[i]
 ///   pull   | n | n rows | n vectors of width floats |
 enum class Call : std::uint8_t {
-  push = 1, pull, push_and_pull, push_rows, pull_rows,
-  assign,                                                                  // replaces the values
-  pull_slot, assign_slot, assign_step,                                     // optimizer: slot `count`, step `version`
-  report, total,
-  update,                                                                  // a ServerUpdate of key `version`
+  push = 1,
+  pull,
+  push_and_pull,
+  push_rows,
+  pull_rows,
+  assign,  // replaces the values
+  pull_slot,
+  assign_slot,
+  assign_step,  // optimizer: slot `count`, step `version`
+  report,
+  total,
+  update,  // a ServerUpdate of key `version`
   leave
 };
 
-constexpr bool pushes(Call c) {
-  return c == Call::push || c == Call::push_and_pull || c == Call::push_rows;
-}
+constexpr bool pushes(Call c) { return c == Call::push || c == Call::push_and_pull || c == Call::push_rows; }
 constexpr bool of_rows(Call c) { return c == Call::push_rows || c == Call::pull_rows; }
 
 /// Outcome of a request.
 enum class Outcome : std::uint8_t {
-  done,                                                                    // of a push: it is, or will be, applied
-  late,                                                                    // its round had closed: dropped
-  skipped,                                                                 // it was not finite: dropped
-  not_finite,                                                              // it was not finite: nothing was applied
-  refused,                                                                 // the request is not valid; see text
-  failed,                                                                  // the function of an update threw; see text
+  done,        // of a push: it is, or will be, applied
+  late,        // its round had closed: dropped
+  skipped,     // it was not finite: dropped
+  not_finite,  // it was not finite: nothing was applied
+  refused,     // the request is not valid; see text
+  failed,      // the function of an update threw; see text
 };
 
 /// Reason why a push has no numbers.
 enum class ServerFault : std::uint8_t { none, gradient, loss };
 
-inline constexpr std::uint64_t parameter_magic = 0x3230'5350'6c72'6863;    // "chrlPS02"
-inline constexpr std::size_t parameter_sums    = 16;                       // numbers of a report
+inline constexpr std::uint64_t parameter_magic = 0x3230'5350'6c72'6863;  // "chrlPS02"
+inline constexpr std::size_t parameter_sums    = 16;                     // numbers of a report
 
 /// A request, as its bytes are sent.
 ///
@@ -68,29 +73,28 @@ inline constexpr std::size_t parameter_sums    = 16;                       // nu
 ///            all, so that no two servers wait for workers that wait for each other
 struct Request {
   std::uint64_t magic    = parameter_magic;
-  std::uint64_t layout   = 0;                                              // ShardLayout::fingerprint()
+  std::uint64_t layout   = 0;  // ShardLayout::fingerprint()
   std::uint64_t sequence = 0;
   std::uint64_t seen     = 0;
-  std::uint64_t turn     = 0;                                              // the newest clock in any server's reply
-  std::uint64_t version  = 0;                                              // that the worker has, or a step to be set
-  std::uint64_t count    = 0;                                              // rows or, of tables, words; or a slot;
-                                                                           // or bytes of an update's message
+  std::uint64_t turn     = 0;  // the newest clock in any server's reply
+  std::uint64_t version  = 0;  // that the worker has, or a step to be set
+  std::uint64_t count    = 0;  // rows or, of tables, words; or a slot;
+                               // or bytes of an update's message
   std::uint64_t place    = 0;
   RowTable table{};
   std::int32_t worker       = 0;
   std::uint32_t incarnation = 0;
   std::int32_t epoch        = 0;
-  std::uint32_t index_bytes = 0;                                           // 4 or 8; of an update: how many ranges
-  float rows = 0, loss = 0;                                                // of the batch: gradients are sums over them
+  std::uint32_t index_bytes = 0;  // 4 or 8; of an update: how many ranges
+  float rows = 0, loss = 0;       // of the batch: gradients are sums over them
   Call call         = Call::leave;
-  ServerFault fault       = ServerFault::none;
-  PushedAs as                = PushedAs::f32;                              // the gradients of a push
+  ServerFault fault = ServerFault::none;
+  PushedAs as       = PushedAs::f32;  // the gradients of a push
   std::array<char, 5> unused{};
-  std::array<double, parameter_sums> sums{};                               // of a report
+  std::array<double, parameter_sums> sums{};  // of a report
 
   bool brings_values() const {
-    return (pushes(call) && fault == ServerFault::none) || call == Call::assign ||
-           call == Call::assign_slot;
+    return (pushes(call) && fault == ServerFault::none) || call == Call::assign || call == Call::assign_slot;
   }
   bool sends_values() const { return brings_values() && place == 0; }
   bool brings_tables() const { return pushes(call) && call != Call::push_rows && fault == ServerFault::none; }
@@ -99,16 +103,16 @@ struct Request {
 /// A reply, as its bytes are sent.
 struct Reply {
   std::uint64_t magic    = parameter_magic;
-  std::uint64_t sequence = 0;                                              // of the request
-  std::uint64_t version  = 0, clock = 0;                                   // of the values; updates or rounds so far
-  std::uint64_t count    = 0;                                              // floats that follow, or bytes of a total
-  std::uint64_t words    = 0;                                              // of rows of tables that follow these
+  std::uint64_t sequence = 0;            // of the request
+  std::uint64_t version = 0, clock = 0;  // of the values; updates or rounds so far
+  std::uint64_t count    = 0;            // floats that follow, or bytes of a total
+  std::uint64_t words    = 0;            // of rows of tables that follow these
   std::int32_t server    = 0;
-  Outcome outcome = Outcome::done;
-  std::uint8_t duplicate   = 0;                                            // 1: a push that the server had before
+  Outcome outcome        = Outcome::done;
+  std::uint8_t duplicate = 0;  // 1: a push that the server had before
   std::array<char, 2> unused{};
-  std::array<double, parameter_sums> sums{};                               // of a total; else the optimizer's step
-  std::array<char, 192> text{};                                            // why it was refused
+  std::array<double, parameter_sums> sums{};  // of a total; else the optimizer's step
+  std::array<char, 192> text{};               // why it was refused
 
   void say(std::string_view why) { std::ranges::copy(why.substr(0, text.size() - 1), text.begin()); }
   std::string said() const { return printable({text.begin(), std::ranges::find(text, '\0')}); }
@@ -124,9 +128,8 @@ inline constexpr std::uint64_t most_rounds_apart = 1024;
 /// Returns what is wrong with a request; empty if it is valid.
 ///
 /// clock   of the server: no worker has seen a later one
-inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const& shards,
-                                 std::uint64_t clock) {
-  constexpr auto most = std::size_t{1} << 24;                              // elements of rows, or of all shards if more
+inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const& shards, std::uint64_t clock) {
+  constexpr auto most = std::size_t{1} << 24;  // elements of rows, or of all shards if more
   auto const number   = [](auto n) { return std::to_string(static_cast<long long>(n)); };
   if (r.magic != parameter_magic) return "it does not begin like a request";
   if (r.worker != from) return "it says that it is of worker " + number(r.worker);
@@ -163,9 +166,6 @@ inline std::string what_is_wrong(Request const& r, Rank from, ShardLayout const&
   return {};
 }
 
-template <class T>
-Bytes bytes_of(T& message) {
-  return std::as_writable_bytes(Span<T>{&message, 1});
-}
+template <class T> Bytes bytes_of(T& message) { return std::as_writable_bytes(Span<T>{&message, 1}); }
 
 }  // namespace chorale::parameter_server

@@ -32,8 +32,7 @@ namespace chorale {
 /// keeps   workers send each other nothing: their reports go through the servers, which go on without a lost worker. So
 ///         operations that need every replica at once, such as all_reduce, do not compile
 /// order   the replicas of one worker make the same calls in the same order; so do all workers, for calls that wait
-template <class R, class E>
-class ParameterReplica {
+template <class R, class E> class ParameterReplica {
  public:
   /// replicas   of all workers
   ParameterReplica(R const&, E& at, int replicas) : at_{&at}, replicas_{replicas} {}
@@ -60,21 +59,20 @@ class ParameterReplica {
   void connect(parameter_server::ShardLayout const& shards, ParameterOptions options,
                std::shared_ptr<parameter_server::ReplicaGroup<E>> group, std::size_t me) {
     group_ = std::move(group);
-    me_   = me;
+    me_    = me;
     if (me == 0) client_ = std::make_unique<parameter_server::Client<E>>(*at_, shards, options);
   }
 
-  Rank id() const { return at_->rank(); }                                  // in [0, num_replicas())
-  int  num_replicas() const { return replicas_; }                          // of all workers; servers do not count
-  bool leads() const { return me_ == 0; }                                  // true for the first replica of its worker
+  Rank id() const { return at_->rank(); }         // in [0, num_replicas())
+  int num_replicas() const { return replicas_; }  // of all workers; servers do not count
+  bool leads() const { return me_ == 0; }         // true for the first replica of its worker
 
   /// Sets the number of the step that begins, which errors and heartbeats report.
   void begin_step(std::uint64_t step) { chorale::begin_step(*at_, step); }
 
   /// Computes forward, loss and backward; the gradients are then sent to the servers, not through R. Under Reproducible
   /// they are the sum at this replica's node of the tree, which worker and server continue to add up.
-  template <class Model, class Batch>
-  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+  template <class Model, class Batch> ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     auto const learn = [](Model& to, Batch const& rows) {
       return to.value_and_gradient(rows, rows.first_row, LooksAtEnd{});
     };
@@ -119,7 +117,7 @@ class ParameterReplica {
   /// scratch   gradients that are not needed any more
   /// cost      where the model has tables whose gradients are rows, memory for all variables, for a while
   std::uint64_t pull_slots(Variables const& variables, Span<float> slots, Gradients const& scratch) {
-    client().pull(variables);                                              // its reply has the step
+    client().pull(variables);  // its reply has the step
     auto const step = client_->optimizer_step();
     each_slot(variables, slots, scratch, [&](std::size_t i, Span<float> flat, Span<float> dense, Span<float> tables) {
       client_->pull_slot(i, flat);
@@ -140,8 +138,7 @@ class ParameterReplica {
   }
 
   /// Values of the replicas of all live workers, in the order of ranks, and which workers these are.
-  template <class V>
-  struct Told {
+  template <class V> struct Told {
     std::vector<V> values;
     std::vector<Rank> workers;
   };
@@ -152,8 +149,7 @@ class ParameterReplica {
   /// mine    the same number of values on each worker
   /// keeps   every live worker gets the same values
   /// cost    two round trips to server 0 for every 128 bytes
-  template <class V>
-  Told<V> tell_all(Span<V const> mine) {
+  template <class V> Told<V> tell_all(Span<V const> mine) {
     using Letter     = std::array<double, parameter_server::parameter_sums>;
     auto const bytes = std::as_bytes(mine);
     auto const n     = bytes.size();
@@ -192,67 +188,56 @@ class ParameterReplica {
   }
 
   /// Messages and bytes that this rank has sent. Only over Counting<T>, which counts them.
-  auto sent() const
-    requires requires(E const& at) { at.sent(); }
-  {
-    return at_->sent();
-  }
+  auto sent() const requires requires(E const& at) { at.sent(); } { return at_->sent(); }
 
   /// Time of this rank's virtual clock. Only over SimulatedTransport.
-  auto now() const
-    requires requires(E const& at) { at.now(); }
-  {
-    return at_->now();
-  }
+  auto now() const requires requires(E const& at) { at.now(); } { return at_->now(); }
 
   // Operations of a Replica that would wait here for servers, which take no part: they do not compile.
 
-  template <class... Args>
-  void all_reduce(Args&&...) {
-    static_assert(never<Args...>, "chorale: under ParameterServerStrategy no replica all-reduces gradients: servers add "
-                                  "up what workers push, and update. End the step by live.update(replica, model, "
-                                  "gradients), which every strategy has");
+  template <class... Args> void all_reduce(Args&&...) {
+    static_assert(never<Args...>,
+                  "chorale: under ParameterServerStrategy no replica all-reduces gradients: servers add "
+                  "up what workers push, and update. End the step by live.update(replica, model, "
+                  "gradients), which every strategy has");
   }
-  template <class... Args>
-  ValueAndGradient value_and_gradient_ahead(Args&&...) {
-    static_assert(never<Args...>, "chorale: under ParameterServerStrategy no gradients leave ahead of the others: a step "
-                                  "is one push. Use replica.value_and_gradient(model, batch), and then "
-                                  "live.update(replica, model, gradients)");
+  template <class... Args> ValueAndGradient value_and_gradient_ahead(Args&&...) {
+    static_assert(never<Args...>,
+                  "chorale: under ParameterServerStrategy no gradients leave ahead of the others: a step "
+                  "is one push. Use replica.value_and_gradient(model, batch), and then "
+                  "live.update(replica, model, gradients)");
     return {};
   }
-  template <class... Args>
-  void all_gather(Args&&...) {
-    static_assert(never<Args...>, "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
-                                  "one is only missed. live.gather(values) brings a value of each replica together");
+  template <class... Args> void all_gather(Args&&...) {
+    static_assert(never<Args...>,
+                  "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
+                  "one is only missed. live.gather(values) brings a value of each replica together");
   }
-  template <class... Args>
-  void broadcast(Args&&...) {
-    static_assert(never<Args...>, "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
-                                  "one is only missed. Let the chief assign(variables), and the others pull(variables) "
-                                  "after a barrier()");
+  template <class... Args> void broadcast(Args&&...) {
+    static_assert(never<Args...>,
+                  "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
+                  "one is only missed. Let the chief assign(variables), and the others pull(variables) "
+                  "after a barrier()");
   }
-  template <class... Args>
-  void exchange(Args&&...) {
-    static_assert(never<Args...>, "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
-                                  "one is only missed. live.gather(values) brings a value of each replica together");
+  template <class... Args> void exchange(Args&&...) {
+    static_assert(never<Args...>,
+                  "chorale: under ParameterServerStrategy workers send each other nothing, so that a lost "
+                  "one is only missed. live.gather(values) brings a value of each replica together");
   }
-  template <class... Args>
-  void average(Args&&...) {
-    static_assert(never<Args...>, "chorale: under ParameterServerStrategy servers have the variables, and nobody averages "
-                                  "copies of them. replica.pull(variables) gets what they have");
+  template <class... Args> void average(Args&&...) {
+    static_assert(never<Args...>,
+                  "chorale: under ParameterServerStrategy servers have the variables, and nobody averages "
+                  "copies of them. replica.pull(variables) gets what they have");
   }
 
  private:
-  template <class... Args>
-  static constexpr bool never = sizeof...(Args) > 1'000;
+  template <class... Args> static constexpr bool never = sizeof...(Args) > 1'000;
 
   struct NoShards {};
-  template <class Reduce>
-  struct ShardsOf {
+  template <class Reduce> struct ShardsOf {
     using type = NoShards;
   };
-  template <ShardedReduce Reduce>
-  struct ShardsOf<Reduce> {
+  template <ShardedReduce Reduce> struct ShardsOf<Reduce> {
     using type = detail::ShardSums<Reduce::logical_shards>;
   };
 
@@ -260,8 +245,8 @@ class ParameterReplica {
   template <class F>
   static void each_slot(Variables const& variables, Span<float> slots, Gradients const& scratch, F&& f) {
     auto const dense = variables.body().size(), n = dense + variables.tables;
-    auto apart       = std::vector<float>(variables.tables == 0 ? 0 : variables.values.size());
-    auto const flat  = variables.tables == 0 ? scratch.values : Span<float>{apart};
+    auto apart      = std::vector<float>(variables.tables == 0 ? 0 : variables.values.size());
+    auto const flat = variables.tables == 0 ? scratch.values : Span<float>{apart};
     for (std::size_t i = 0; (i + 1) * n <= slots.size() && n != 0; ++i)
       f(i, flat, slots.subspan(i * n, dense), slots.subspan(i * n + dense, variables.tables));
   }
@@ -292,8 +277,9 @@ class ParameterReplica {
     return *group_;
   }
   parameter_server::Client<E>& client() {
-    CHORALE_EXPECTS(client_ != nullptr, "replica " + std::to_string(id()) + " calls the servers before Live::create, or is "
-                                        "not the first of its worker, which alone may make this call");
+    CHORALE_EXPECTS(client_ != nullptr, "replica " + std::to_string(id()) +
+                                            " calls the servers before Live::create, or is "
+                                            "not the first of its worker, which alone may make this call");
     return *client_;
   }
 
@@ -305,27 +291,29 @@ class ParameterReplica {
   };
 
   /// Calls f() on the first replica, which fills its variables; then all others get what it has changed.
-  template <class F>
-  void lead(Variables const& mine, F&& f) {
+  template <class F> void lead(Variables const& mine, F&& f) {
     if (group().size() == 1) return f();
     auto pulled = Pulled{mine.values.data(), {}, nullptr};
-    group_->lead(*at_, me_, pulled, [&] {
-      f();
-      pulled.tables = client_->tables();
-      pulled.rows   = &client_->pulled();
-    }, [&](Pulled const& from) {
-      if (!mine.values.empty()) from.rows->copy(from.tables, from.values, mine.values, seen_);
-    });
+    group_->lead(
+        *at_, me_, pulled,
+        [&] {
+          f();
+          pulled.tables = client_->tables();
+          pulled.rows   = &client_->pulled();
+        },
+        [&](Pulled const& from) {
+          if (!mine.values.empty()) from.rows->copy(from.tables, from.values, mine.values, seen_);
+        });
   }
 
   E* at_;
-  int replicas_;                                                           // of all workers
+  int replicas_;  // of all workers
   std::shared_ptr<parameter_server::ReplicaGroup<E>> group_;
   std::size_t me_ = 0;
-  int told_       = 0;                                                     // calls of tell_all; the same on all workers
+  int told_       = 0;  // calls of tell_all; the same on all workers
   std::unique_ptr<parameter_server::Client<E>> client_;
-  std::uint64_t seen_ = 0;                                                 // number of the last pull whose values it has
-  std::vector<RowsView> views_;                                            // of the tables of a push
+  std::uint64_t seen_ = 0;       // number of the last pull whose values it has
+  std::vector<RowsView> views_;  // of the tables of a push
   [[no_unique_address]] typename ShardsOf<R>::type shards_;
 };
 

@@ -23,8 +23,7 @@ namespace chorale::parameter_server {
 ///   replica 1   gradients ──┴▶ sum ──▶ one push, one pull ────┴▶ values
 ///
 /// keeps   all members make the same calls, in the same order
-template <Endpoint E>
-class ReplicaGroup {
+template <Endpoint E> class ReplicaGroup {
  public:
   explicit ReplicaGroup(std::size_t size) : members_(size) {}
 
@@ -32,8 +31,7 @@ class ReplicaGroup {
 
   /// Adds up the values of all members, in the memory of the first: in pairs, along a binary tree in their order. Each
   /// member adds a part of the elements, and the values of other members change, too.
-  template <class T>
-  void add_up(E& at, std::size_t me, Span<T> mine) {
+  template <class T> void add_up(E& at, std::size_t me, Span<T> mine) {
     members_[me] = mine.data();
     meet(at, me);
     auto const part = share(mine.size(), static_cast<int>(me), static_cast<int>(size()));
@@ -47,8 +45,7 @@ class ReplicaGroup {
   }
 
   /// Calls add(x) on the first member for the x of each other member, in their order.
-  template <class X, class Add>
-  void collect(E& at, std::size_t me, X& mine, Add&& add) {
+  template <class X, class Add> void collect(E& at, std::size_t me, X& mine, Add&& add) {
     members_[me] = &mine;
     meet(at, me);
     for (std::size_t m = 1; m < size() && me == 0; ++m) add(*static_cast<X*>(members_[m]));
@@ -56,8 +53,7 @@ class ReplicaGroup {
   }
 
   /// Calls f() on the first member, which fills its x; then copy(x) on all others.
-  template <class X, class F, class Copy>
-  void lead(E& at, std::size_t me, X& mine, F&& f, Copy&& copy) {
+  template <class X, class F, class Copy> void lead(E& at, std::size_t me, X& mine, F&& f, Copy&& copy) {
     if (me == 0) {
       f();
       members_[0] = &mine;
@@ -86,10 +82,10 @@ class ReplicaGroup {
   void expect_all(E& at, std::size_t me) const {
     auto const first = at.rank() - static_cast<Rank>(me);
     for (Rank rank = first; rank < first + static_cast<Rank>(size()); ++rank)
-      if (rank != at.rank() && knows_lost(at, rank)) at.recv(rank, {}, {}).wait();   // throws the reason
+      if (rank != at.rank() && knows_lost(at, rank)) at.recv(rank, {}, {}).wait();  // throws the reason
   }
 
-  std::vector<void*> members_;                                             // what each member gives, or the first
+  std::vector<void*> members_;  // what each member gives, or the first
   std::atomic<std::uint64_t> arrived_{0};
 };
 

@@ -20,10 +20,10 @@ namespace chorale::parameter_server {
 /// Content of one push that has arrived in full.
 struct Contribution {
   Request request;
-  Buffer values, indices, words;                                           // words: rows of tables, beside values
-  Span<float const> placed;                                                // in the worker's memory, instead of values
-  RowGradients rows;                                                       // of a table, for a push of rows
-  std::vector<RowGradients> tables;                                        // of all tables, beside values; in `words`
+  Buffer values, indices, words;     // words: rows of tables, beside values
+  Span<float const> placed;          // in the worker's memory, instead of values
+  RowGradients rows;                 // of a table, for a push of rows
+  std::vector<RowGradients> tables;  // of all tables, beside values; in `words`
 
   bool is_dense() const { return request.brings_values() && !of_rows(request.call); }
   bool is_rows() const { return request.brings_values() && of_rows(request.call); }
@@ -34,13 +34,12 @@ struct Contribution {
 ///   worker 0   | 0 | 1 | 2 |                  clock 2 of worker 0 waits for that of worker 1;
 ///   worker 1   | 0 | 1 |                      with staleness 1, worker 0 may begin clock 3
 ///                      ^ now() == 2
-template <Consistency C>
-class Rounds {
+template <Consistency C> class Rounds {
  public:
   explicit Rounds(int workers)
       : next_(size_of(workers)), serves_(size_of(workers), true), reported_(size_of(workers), -1) {}
 
-  std::uint64_t now() const { return now_; }                               // number of closed rounds
+  std::uint64_t now() const { return now_; }  // number of closed rounds
 
   /// Clock of this worker's next push.
   ///
@@ -55,9 +54,7 @@ class Rounds {
   void drop(Rank worker, std::uint64_t clock) { next_[size_of(worker)] = clock + 1; }
 
   /// Records that this worker pushes nothing for rounds before `clock`.
-  void skip_to(Rank worker, std::uint64_t clock) {
-    next_[size_of(worker)] = std::max(next_[size_of(worker)], clock);
-  }
+  void skip_to(Rank worker, std::uint64_t clock) { next_[size_of(worker)] = std::max(next_[size_of(worker)], clock); }
 
   /// Adds a push to its round. Only if it may begin and is not late.
   void add(Rank worker, std::uint64_t clock, Contribution&& contribution) {
@@ -77,9 +74,9 @@ class Rounds {
   /// If the next round is complete, closes it and returns true, with its pushes in the order of workers.
   bool close(std::vector<Contribution>& contributions) {
     auto const came = open_.empty() ? std::size_t{0} : open_.front().size();
-    auto missing    = std::size_t{0};                                      // workers that may still push for it
-    auto ahead      = false;                                               // a worker waits for the next round
-    auto least      = std::numeric_limits<int>::max();                     // epoch that each worker has reported
+    auto missing    = std::size_t{0};                   // workers that may still push for it
+    auto ahead      = false;                            // a worker waits for the next round
+    auto least      = std::numeric_limits<int>::max();  // epoch that each worker has reported
     for (std::size_t w = 0; w < next_.size(); ++w)
       if (serves_[w]) least = std::min(least, reported_[w]);
     for (std::size_t w = 0; w < next_.size(); ++w) {
@@ -88,7 +85,7 @@ class Rounds {
     }
     if (open_.empty()) {
       if (missing != 0 || !ahead) return false;
-      open_.emplace_back();                                                // workers that were to push for it are lost
+      open_.emplace_back();  // workers that were to push for it are lost
     }
     auto const enough = next_.size() - static_cast<std::size_t>(C::spares);
     if (came < std::min(enough, came + missing)) return false;
@@ -102,10 +99,10 @@ class Rounds {
   static std::size_t size_of(int n) { return static_cast<std::size_t>(n); }
 
   std::uint64_t now_ = 0;
-  std::vector<std::uint64_t> next_;                                        // [worker], clock of its next push
-  std::vector<bool> serves_;                                               // [worker]
-  std::vector<int> reported_;                                              // [worker], the last epoch; -1: none
-  std::deque<std::vector<Contribution>> open_;                             // rounds now(), now() + 1, ..
+  std::vector<std::uint64_t> next_;             // [worker], clock of its next push
+  std::vector<bool> serves_;                    // [worker]
+  std::vector<int> reported_;                   // [worker], the last epoch; -1: none
+  std::deque<std::vector<Contribution>> open_;  // rounds now(), now() + 1, ..
 };
 
 /// Reports of the workers about recent epochs, and their sums once every live worker has reported.
@@ -114,14 +111,13 @@ class Reports {
   explicit Reports(int workers) : workers_{static_cast<std::size_t>(workers)} {}
 
   void add(Request const& request) {
-    auto& epoch = of(request.epoch);
-    auto const w = static_cast<std::size_t>(request.worker);
+    auto& epoch       = of(request.epoch);
+    auto const w      = static_cast<std::size_t>(request.worker);
     epoch.sums[w]     = request.sums;
     epoch.reported[w] = std::byte{1};
   }
 
-  template <class Serves>
-  bool complete(int epoch, Serves serves) {
+  template <class Serves> bool complete(int epoch, Serves serves) {
     auto const& reported = of(epoch).reported;
     for (std::size_t w = 0; w < workers_; ++w)
       if (reported[w] == std::byte{0} && serves(static_cast<Rank>(w))) return false;
@@ -140,17 +136,15 @@ class Reports {
   ConstBytes reported(int epoch) { return of(epoch).reported; }
 
   /// Report of each worker; zeros if it has not reported.
-  ConstBytes each(int epoch) {
-    return std::as_bytes(Span<std::array<double, parameter_sums> const>{of(epoch).sums});
-  }
+  ConstBytes each(int epoch) { return std::as_bytes(Span<std::array<double, parameter_sums> const>{of(epoch).sums}); }
 
  private:
-  static constexpr std::size_t kept = 64;                                  // epochs: the newest
+  static constexpr std::size_t kept = 64;  // epochs: the newest
 
   struct Epoch {
     int number;
-    std::vector<std::array<double, parameter_sums>> sums;                  // [worker]
-    std::vector<std::byte> reported;                                       // [worker]
+    std::vector<std::array<double, parameter_sums>> sums;  // [worker]
+    std::vector<std::byte> reported;                       // [worker]
   };
 
   Epoch& of(int number) {

@@ -71,7 +71,7 @@ class RowSums {
   void add_up(RowGradients const& rows, Range where) {
     width_ = rows.width;
     first_ = where.begin;
-    place_.resize(std::max(place_.size(), where.size() / width_ + 1));     // rows do not overlap: a place each
+    place_.resize(std::max(place_.size(), where.size() / width_ + 1));  // rows do not overlap: a place each
     kept_.clear();
     again_.clear();
     for (std::size_t i = 0; i < rows.rows.size(); ++i) {
@@ -98,13 +98,12 @@ class RowSums {
     return squares;
   }
   bool finite() const {
-    return std::ranges::all_of(kept_, [this](RowGradient const& row) {
-      return Kernels<Cpu>::finite({row.gradients, width_});
-    });
+    return std::ranges::all_of(
+        kept_, [this](RowGradient const& row) { return Kernels<Cpu>::finite({row.gradients, width_}); });
   }
 
  private:
-  static constexpr std::size_t ahead = 12;                                 // rows
+  static constexpr std::size_t ahead = 12;  // rows
 
   std::uint32_t& place_of(RowGradient const& row) { return place_[(row.at - first_) / width_]; }
 
@@ -113,7 +112,7 @@ class RowSums {
     auto free       = sums.data();
     for (auto const& [which, more] : again_) {
       auto& row = kept_[which];
-      if (std::less<>{}(row.gradients, sums.data()) || !std::less<>{}(row.gradients, free)) {   // the first time
+      if (std::less<>{}(row.gradients, sums.data()) || !std::less<>{}(row.gradients, free)) {  // the first time
         std::memcpy(free, row.gradients, width_ * sizeof(float));
         row.gradients = std::exchange(free, free + width_);
       }
@@ -123,8 +122,8 @@ class RowSums {
   }
 
   Buffer sums_;
-  std::vector<RowGradient> kept_, again_;                                  // at of again_: index in kept_
-  std::vector<std::uint32_t> place_;                                       // of a row in a push, from 1 on; 0: none
+  std::vector<RowGradient> kept_, again_;  // at of again_: index in kept_
+  std::vector<std::uint32_t> place_;       // of a row in a push, from 1 on; 0: none
   std::size_t width_ = 1, first_ = 0;
 };
 

@@ -23,22 +23,17 @@ using ServerValues = Span<Span<float> const>;
 
 namespace detail {
 
-template <class F>
-struct ServerSignature;                                                        // not defined for a function with auto
-template <class C, class R, class... A>
-struct ServerSignature<R (C::*)(ServerValues, A...) const> {
+template <class F> struct ServerSignature;  // not defined for a function with auto
+template <class C, class R, class... A> struct ServerSignature<R (C::*)(ServerValues, A...) const> {
   using result    = R;
   using arguments = std::tuple<std::decay_t<A>...>;
   using type      = R(A...);
 };
 
-template <class F>
-concept HasServerSignature = requires { typename ServerSignature<decltype(&F::operator())>::type; };
+template <class F> concept HasServerSignature = requires { typename ServerSignature<decltype(&F::operator())>::type; };
 
-template <class T>
-inline constexpr bool all_plain = false;
-template <class... A>
-inline constexpr bool all_plain<std::tuple<A...>> = (PlainData<A> && ...);
+template <class T> inline constexpr bool all_plain                      = false;
+template <class... A> inline constexpr bool all_plain<std::tuple<A...>> = (PlainData<A> && ...);
 
 }  // namespace detail
 
@@ -58,8 +53,7 @@ inline constexpr bool all_plain<std::tuple<A...>> = (PlainData<A> && ...);
 /// keeps   all changes are one version: no reader sees a part of them, and if f throws there are none. Slots of the
 ///         optimizer stay. Applied once, when it arrives, between two pushes or rounds
 /// source  what Dean et al., NIPS 2012, lacks: an update of related parameters, and computing at the server
-template <class F>
-class ServerUpdate {
+template <class F> class ServerUpdate {
   static_assert(detail::HasServerSignature<F>,
                 "chorale: the function of a ServerUpdate is called as f(ServerValues, arguments...) const, and its "
                 "arguments have named types: no auto");
@@ -91,15 +85,13 @@ struct KnownUpdate {
   std::string name;
   std::uint64_t key;
   std::size_t argument_bytes;
-  std::function<std::vector<std::byte>(ServerValues, ConstBytes arguments)> call;          // returns the result's bytes
+  std::function<std::vector<std::byte>(ServerValues, ConstBytes arguments)> call;  // returns the result's bytes
 };
 
 /// The bytes of some values, one after another.
-template <class... A>
-constexpr std::size_t bytes_of_plain() { return (sizeof(A) + ... + 0); }
+template <class... A> constexpr std::size_t bytes_of_plain() { return (sizeof(A) + ... + 0); }
 
-template <class F>
-KnownUpdate known(ServerUpdate<F> const& update) {
+template <class F> KnownUpdate known(ServerUpdate<F> const& update) {
   using Signature = chorale::detail::ServerSignature<decltype(&F::operator())>;
   using Arguments = typename Signature::arguments;
   using Result    = typename Signature::result;

@@ -41,17 +41,16 @@ namespace chorale::parameter_server {
 /// throws  BadArgument from the constructor: shards, clipping or spares that do not fit; from serve() PeerLost when the
 ///         endpoint itself cannot go on
 /// source  Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014
-template <Consistency C, optim::Optimizer O, Endpoint E>
-class Server {
+template <Consistency C, optim::Optimizer O, Endpoint E> class Server {
  public:
   /// at        endpoint of W workers, then servers; this rank is a server
   /// initial   the flat buffer of all variables, equal on all ranks
   /// updates   functions that workers may have called here
-  Server(E& at, C, O rule, ShardLayout const& shards, Span<float const> initial,
-                   ParameterOptions options = {}, std::vector<KnownUpdate> updates = {})
+  Server(E& at, C, O rule, ShardLayout const& shards, Span<float const> initial, ParameterOptions options = {},
+         std::vector<KnownUpdate> updates = {})
       : at_{&at}, options_{options}, known_{std::move(updates)},
-        shard_{std::move(rule), shards, server_of(at, shards), initial, readable(at)},
-        rounds_{shards.workers()}, reports_{shards.workers()}, update_{shard_, options.on_non_finite} {
+        shard_{std::move(rule), shards, server_of(at, shards), initial, readable(at)}, rounds_{shards.workers()},
+        reports_{shards.workers()}, update_{shard_, options.on_non_finite} {
     CHORALE_EXPECTS(C::spares < shards.workers(), "a round that " + std::to_string(C::spares) +
                                                       " workers may miss needs more than " +
                                                       std::to_string(shards.workers()));
@@ -66,8 +65,7 @@ class Server {
   }
 
   /// go_on     called between two messages; serve() returns if it is false, and may be called again
-  template <std::predicate GoOn>
-  void serve(GoOn const& go_on) {
+  template <std::predicate GoOn> void serve(GoOn const& go_on) {
     while (serves() && go_on()) {
       auto moved = closures_.run(shard_);
       for (Rank w = 0; w < workers(); ++w) moved |= look(w);
@@ -118,8 +116,8 @@ class Server {
   /// True if each worker waits until another one has said more, after a turn in which nothing moved.
   bool none_can_go_on() const {
     return serves() && std::ranges::all_of(sessions_, [](Session<E> const& s) {
-      return s.stage == Stage::begins || s.stage == Stage::answers || s.stage == Stage::gone;
-    });
+             return s.stage == Stage::begins || s.stage == Stage::answers || s.stage == Stage::gone;
+           });
   }
 
   void refuse_all() {
@@ -128,7 +126,8 @@ class Server {
       if (auto const& s = of(w); s.stage != Stage::gone)
         text += "worker " + std::to_string(w) + " waits " +
                 (s.request.call == Call::total ? "until all have reported epoch " + std::to_string(s.request.epoch)
-                                               : "for round " + std::to_string(clock())) + "; ";
+                                               : "for round " + std::to_string(clock())) +
+                "; ";
     text.resize(text.size() - 2);
     for (auto& s : sessions_)
       if (s.stage != Stage::gone) s.refuse(text);
@@ -142,7 +141,7 @@ class Server {
     try {
       return step(w, s);
     } catch (std::exception const& error) {
-      if (!is_of(error, w)) throw;                                         // this rank cannot go on
+      if (!is_of(error, w)) throw;  // this rank cannot go on
       lose(w, error.what());
       return true;
     }
@@ -157,9 +156,7 @@ class Server {
   std::string why_lost(Rank w) {
     try {
       at_->recv(rank_of(w), options_.tag, {}).wait();
-    } catch (std::exception const& error) {
-      return error.what();
-    }
+    } catch (std::exception const& error) { return error.what(); }
     return "it is gone";
   }
 
@@ -209,8 +206,7 @@ class Server {
       wrong = "it is of start " + std::to_string(r.incarnation) + ", and start " + std::to_string(s.incarnation) +
               " was here";
     if (!wrong.empty()) return s.refuse(wrong);
-    if ((r.call == Call::pull_slot || r.call == Call::assign_slot) &&
-        r.count >= static_cast<std::uint64_t>(O::slots))
+    if ((r.call == Call::pull_slot || r.call == Call::assign_slot) && r.count >= static_cast<std::uint64_t>(O::slots))
       return s.refuse("it is about slot " + std::to_string(r.count) + " of an optimizer with " +
                       std::to_string(O::slots));
     if (r.incarnation > s.incarnation) s.last = 0;
@@ -312,9 +308,9 @@ class Server {
       size += range.size();
       if (size > shard_.size()) return "its update names values twice";
     }
-    auto copies = std::vector<float>(size);
-    auto values = std::vector<Span<float>>{};
-    auto const each = [&](auto&& f) {                                      // f(range, where it is in the shard, copy)
+    auto copies     = std::vector<float>(size);
+    auto values     = std::vector<Span<float>>{};
+    auto const each = [&](auto&& f) {  // f(range, where it is in the shard, copy)
       auto rest = Span<float>{copies};
       for (std::size_t i = 0; i < ranges.size(); ++i, rest = rest.subspan(ranges[i - 1].size()))
         f(homes[i]->base + ranges[i].begin - homes[i]->flat.begin, rest.first(ranges[i].size()));
@@ -329,7 +325,7 @@ class Server {
     } catch (std::exception const& error) {
       s.thrown = error.what();
       return {};
-    } catch (...) {                                                        // the server goes on, whatever it was
+    } catch (...) {  // the server goes on, whatever it was
       s.thrown = "something that is no std::exception";
       return {};
     }
@@ -377,8 +373,7 @@ class Server {
     switch (s.request.call) {
       case Call::pull:
       case Call::pull_rows: return !C::rounds || rounds_.may_pull(w);
-      case Call::push_and_pull:
-        return !C::rounds || s.reply.outcome == Outcome::not_finite || rounds_.may_pull(w);
+      case Call::push_and_pull: return !C::rounds || s.reply.outcome == Outcome::not_finite || rounds_.may_pull(w);
       case Call::total:
         return reports_.complete(s.request.epoch,
                                  [&](Rank rank) { return rank != w && of(rank).stage != Stage::gone; });
@@ -408,9 +403,7 @@ class Server {
         else if (shard_.knows_since(s.request.version)) s.send_changes(shard_);
         else s.send_values(shard_.snapshot(), shard_.shards(), shard_.server());
         return;
-      case Call::pull_rows:
-        ++ledger_.pulls;
-        return s.send_rows(shard_.values());
+      case Call::pull_rows: ++ledger_.pulls; return s.send_rows(shard_.values());
       case Call::pull_slot: {
         auto copy = std::make_shared<Buffer>();
         std::ranges::copy(slot(s.request.count), copy->floats(shard_.size()).begin());
@@ -449,10 +442,10 @@ class Server {
   Update<O> update_;
   ServerStatistics ledger_;
   std::vector<std::string> losses_;
-  std::uint64_t clock_ = 0;                                                // pushes applied, when there are no rounds
-  std::vector<Session<E>> sessions_;                                       // [worker]
-  std::vector<Contribution> round_;                                        // that is applied
-  std::vector<Contribution> spare_;                                        // their memory is reused
+  std::uint64_t clock_ = 0;           // pushes applied, when there are no rounds
+  std::vector<Session<E>> sessions_;  // [worker]
+  std::vector<Contribution> round_;   // that is applied
+  std::vector<Contribution> spare_;   // their memory is reused
   Idle idle_;
   Closures closures_;
 };

@@ -28,19 +28,18 @@ namespace chorale::parameter_server {
 ///              begins and answers wait until Consistency allows them
 ///
 /// keeps   a request, and then its payload, is received in full before it is used
-template <Endpoint E>
-struct Session {
+template <Endpoint E> struct Session {
   enum class Stage { request, begins, payload, answers, answer, gone };
 
   Stage stage = Stage::request;
   Request request;
   Reply reply;
   Contribution incoming;
-  std::uint64_t clock       = 0;                                           // of the incoming push
-  std::uint64_t last        = 0;                                           // last sequence received in full
+  std::uint64_t clock       = 0;  // of the incoming push
+  std::uint64_t last        = 0;  // last sequence received in full
   std::uint32_t incarnation = 0;
-  std::vector<std::byte> result;                                           // of the last update
-  std::optional<std::string> thrown;                                       // what() of what its function threw
+  std::vector<std::byte> result;      // of the last update
+  std::optional<std::string> thrown;  // what() of what its function threw
   Transfer<E> in{Transfer<E>::Direction::in}, out{Transfer<E>::Direction::out};
 
   bool is_duplicate() const { return request.sequence <= last; }
@@ -65,7 +64,7 @@ struct Session {
   }
 
   void await_payload(ShardLayout const& shards, int server) {
-    auto const& r = request;
+    auto const& r        = request;
     auto const announced = [this](Buffer& into, std::size_t bytes) {
       in.add_growing(bytes, into.room(), [&into](std::size_t n) { return into.kept(n); });
     };
@@ -75,8 +74,7 @@ struct Session {
     auto const elements = pushes(r.call) ? shards.dense(server) : shards.elements(server);
     if (r.as == PushedAs::bf16 && r.brings_values()) {
       auto const into = halves_.bytes(elements * sizeof(bf16));
-      for (auto const part : messages)
-        in.add(into.subspan(part.begin * sizeof(bf16), part.size() * sizeof(bf16)));
+      for (auto const part : messages) in.add(into.subspan(part.begin * sizeof(bf16), part.size() * sizeof(bf16)));
     } else if (r.sends_values() && !of_rows(r.call)) {
       auto const into = incoming.values.floats(elements);
       for (auto const part : messages) in.add(std::as_bytes(into.subspan(part.begin, part.size())));
@@ -130,7 +128,7 @@ struct Session {
       rows.rows.clear();
       if (r.count - at < 2) return "the rows of table " + std::to_string(t) + " are missing";
       auto const n = index_at<std::uint32_t>(words, at), vectors = index_at<std::uint32_t>(words, at + 1);
-      auto const first = at + 2 + 2 * n;                                   // word of the first vector
+      auto const first = at + 2 + 2 * n;  // word of the first vector
       if (vectors > (r.count - at) / table.width || first + vectors * table.width > r.count)
         return std::to_string(n) + " rows and " + std::to_string(vectors) + " vectors of table " + std::to_string(t) +
                " are not in " + std::to_string(r.count) + " words";
@@ -139,8 +137,8 @@ struct Session {
       for (std::size_t i = 0; i < n; ++i) {
         auto const row    = index_at<std::uint32_t>(words, at + 2 + i);
         auto const vector = index_at<std::uint32_t>(words, at + 2 + n + i);
-        auto const begin = table.offset + row * table.width;
-        auto const* home = row < table.rows ? shards.home_of({begin, begin + table.width}, found) : nullptr;
+        auto const begin  = table.offset + row * table.width;
+        auto const* home  = row < table.rows ? shards.home_of({begin, begin + table.width}, found) : nullptr;
         if (home == nullptr || home->server != server || vector >= vectors)
           return "row " + std::to_string(row) + " of " + std::to_string(table.rows) + " is not on server " +
                  std::to_string(server) + ", or has none of the " + std::to_string(vectors) + " vectors";
@@ -162,7 +160,8 @@ struct Session {
     rows.rows.clear();
     rows.rows.reserve(r.count);
     auto const* gradients = !incoming.placed.empty() ? incoming.placed.data()
-                            : r.brings_values() ? incoming.values.floats(r.count * r.table.width).data() : nullptr;
+                            : r.brings_values()      ? incoming.values.floats(r.count * r.table.width).data()
+                                                     : nullptr;
     for (std::size_t i = 0; i < r.count; ++i) {
       auto const row   = r.index_bytes == 4 ? index_at<std::uint32_t>(bytes, i) : index_at<std::uint64_t>(bytes, i);
       auto const first = r.table.offset + row * r.table.width;
@@ -171,8 +170,8 @@ struct Session {
       if (home == nullptr || home->server != server)
         return "row " + std::to_string(row) + " of " + std::to_string(r.table.rows) + " is not on server " +
                std::to_string(server);
-      rows.rows.push_back({home->base + first - home->flat.begin,
-                           gradients == nullptr ? nullptr : gradients + i * r.table.width});
+      rows.rows.push_back(
+          {home->base + first - home->flat.begin, gradients == nullptr ? nullptr : gradients + i * r.table.width});
     }
     return {};
   }
@@ -188,8 +187,7 @@ struct Session {
   }
 
   /// Sends copies of what has changed since the worker's version: all before the tables, and rows of these.
-  template <class Shard>
-  void send_changes(Shard const& shard) {
+  template <class Shard> void send_changes(Shard const& shard) {
     auto const values = shard.values();
     auto const dense  = shard.dense();
     auto const copy   = gathered_.floats(dense);
@@ -246,10 +244,9 @@ struct Session {
   }
 
  private:
-  static constexpr std::size_t word = sizeof(std::uint32_t);               // of rows of tables
+  static constexpr std::size_t word = sizeof(std::uint32_t);  // of rows of tables
 
-  template <class Index>
-  static std::uint64_t index_at(ConstBytes bytes, std::size_t i) {
+  template <class Index> static std::uint64_t index_at(ConstBytes bytes, std::size_t i) {
     auto index = Index{};
     std::memcpy(&index, bytes.data() + i * sizeof index, sizeof index);
     return index;
@@ -257,8 +254,8 @@ struct Session {
 
   std::shared_ptr<Buffer> sending_;
   Buffer gathered_, halves_;
-  std::vector<std::uint32_t> words_;                                       // of the rows that send_changes() found
-  std::vector<std::size_t> places_;                                        // of these in the shard
+  std::vector<std::uint32_t> words_;  // of the rows that send_changes() found
+  std::vector<std::size_t> places_;   // of these in the shard
 };
 
 }  // namespace chorale::parameter_server

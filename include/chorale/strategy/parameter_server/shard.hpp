@@ -26,8 +26,7 @@ namespace chorale::parameter_server {
 /// keeps   every change is one whole version: a reader of a snapshot() sees one version, however long it takes
 /// cost    values, slots, and one more copy of the values while a snapshot of an older version is read; 20 bytes for each
 ///         row of a table whose gradient is rows
-template <optim::Optimizer O>
-class Shard {
+template <optim::Optimizer O> class Shard {
  public:
   using Snapshot = std::shared_ptr<Buffer>;
 
@@ -44,17 +43,17 @@ class Shard {
     shards.expect_in(initial.size());
     optim::check_options(rule_);
     CHORALE_EXPECTS(rule_.global_clipnorm <= 0 || shards.servers() == 1,
-                    "global_clipnorm needs the norm of all gradients, but each of " +
-                        std::to_string(shards.servers()) + " servers has its shard only: use one server, or clip "
+                    "global_clipnorm needs the norm of all gradients, but each of " + std::to_string(shards.servers()) +
+                        " servers has its shard only: use one server, or clip "
                         "on the workers");
     shards_.pack(server_, initial, live_->floats(size_));
     slots_.floats(size_ * static_cast<std::size_t>(O::slots));
     for (std::size_t t = 0; t < shards_.tables().size(); ++t) tables_.push_back(table_of(t));
   }
 
-  std::size_t size() const { return size_; }                               // elements
-  std::size_t dense() const { return shards_.dense(server_); }             // of these, before the tables
-  std::uint64_t version() const { return version_; }                       // changes so far
+  std::size_t size() const { return size_; }                    // elements
+  std::size_t dense() const { return shards_.dense(server_); }  // of these, before the tables
+  std::uint64_t version() const { return version_; }            // changes so far
   ShardLayout const& shards() const { return shards_; }
   int server() const { return server_; }
 
@@ -63,8 +62,7 @@ class Shard {
   Snapshot snapshot() const { return live_; }
 
   /// Makes one change of related values: f(values, slots) writes both, laid out like shards().
-  template <class F>
-  void update(F&& f) {
+  template <class F> void update(F&& f) {
     change(f);
     all_changed_ = version_;
   }
@@ -91,10 +89,9 @@ class Shard {
     CHORALE_EXPECTS(takes_pieces(), "the norm of a shard is that of the whole shard");
     change([&](Span<float> values, Span<float> slots) {
       shards_.pieces(server_, {0, dense()}, [&](Range flat, Range here) {
-        rule_.template update<Cpu>(optim::Update{values.subspan(here.begin, here.size()),
-                                                 gradients.subspan(flat.begin, flat.size()),
-                                                 O::slots == 0 ? slots : slots.subspan(here.begin), 1.0F / rows, now,
-                                                 size_});
+        rule_.template update<Cpu>(
+            optim::Update{values.subspan(here.begin, here.size()), gradients.subspan(flat.begin, flat.size()),
+                          O::slots == 0 ? slots : slots.subspan(here.begin), 1.0F / rows, now, size_});
       });
       apply_tables(1.0F / rows, values, slots);
     });
@@ -109,7 +106,8 @@ class Shard {
     change([&](Span<float> values, Span<float> slots) { apply_rows(rows_, scale, values, slots); });
     for (auto& table : tables_)
       for (auto const& row : rows_.rows())
-        if (row.at >= table.elements.begin && row.at < table.elements.end) table.changed.touch(table.index_of(row), version_);
+        if (row.at >= table.elements.begin && row.at < table.elements.end)
+          table.changed.touch(table.index_of(row), version_);
   }
 
   /// True if rows that changed since a version say all: nothing else has changed but what lies before the tables.
@@ -117,8 +115,7 @@ class Shard {
     return dense() != size_ && version >= all_changed_ && version <= version_;
   }
   /// Calls f(row of the table, where it begins in the shard) for each row of a table that was changed after a version.
-  template <class F>
-  void each_row_since(std::uint64_t version, std::size_t table, F&& f) const {
+  template <class F> void each_row_since(std::uint64_t version, std::size_t table, F&& f) const {
     auto const& one = tables_[table];
     one.changed.each_since(version, [&](std::size_t row) {
       auto const at    = one.elements.begin + row * one.width;
@@ -128,13 +125,13 @@ class Shard {
     });
   }
 
-  optim::Moment now;                                                       // step: updates of this server
+  optim::Moment now;  // step: updates of this server
 
  private:
   /// The rows of a table that this server has; they follow one another.
   struct Table {
     std::size_t width;
-    Range elements;                                                        // of the shard
+    Range elements;  // of the shard
     ChangedRows changed;
     RowSums sums{};
 
@@ -149,8 +146,7 @@ class Shard {
     return {width, {first, first + rows * width}, ChangedRows{rows}};
   }
 
-  template <class F>
-  void change(F&& f) {
+  template <class F> void change(F&& f) {
     f(writable(), slots_.floats(size_ * static_cast<std::size_t>(O::slots)));
     ++version_;
   }
@@ -172,8 +168,7 @@ class Shard {
     }
   }
 
-  template <class SquaredNorm>
-  float scale_of(float rows, SquaredNorm&& squared_norm) const {
+  template <class SquaredNorm> float scale_of(float rows, SquaredNorm&& squared_norm) const {
     auto const mean = 1.0F / rows;
     if (rule_.global_clipnorm <= 0) return mean;
     return mean * optim::clip_factor(squared_norm(), mean, rule_.global_clipnorm);
@@ -181,7 +176,7 @@ class Shard {
 
   /// The values, for writing: a copy if a snapshot of them is in use.
   Span<float> writable() {
-    if (live_.use_count() > 2) {                                           // two uses: live_ and buffers_
+    if (live_.use_count() > 2) {  // two uses: live_ and buffers_
       auto const next = unread();
       std::ranges::copy(values(), next->floats(size_).begin());
       live_ = next;
@@ -207,24 +202,23 @@ class Shard {
     for (std::size_t k = 0; k < rows.size(); ++k) {
       if (k + ahead < rows.size()) prefetch(values.data() + rows[k + ahead].at, width);
       auto const [at, gradients] = rows[k];
-      rule_.template update<Cpu>(optim::Update{values.subspan(at, width), {gradients, width},
-                                               O::slots == 0 ? slots : slots.subspan(at, width), scale, now});
+      rule_.template update<Cpu>(optim::Update{
+          values.subspan(at, width), {gradients, width}, O::slots == 0 ? slots : slots.subspan(at, width), scale, now});
     }
   }
 
   /// Updates some rows at a time: gathers them with their slots, and writes them back.
   void apply_gathered(RowSums const& sums, float scale, Span<float> values, Span<float> slots) {
     constexpr auto parts = std::size_t{1} + O::slots;
-    auto const rows  = sums.rows();
+    auto const rows      = sums.rows();
     auto const width = sums.width(), some = std::max<std::size_t>(1, 4'096 / width);
     for (std::size_t first = 0; first < rows.size(); first += some) {
-      auto const n    = std::min(some, rows.size() - first);
-      auto const here = gathered_.floats(n * width * (parts + 1));         // values, slot 0, slot 1, .., gradients
+      auto const n         = std::min(some, rows.size() - first);
+      auto const here      = gathered_.floats(n * width * (parts + 1));  // values, slot 0, slot 1, .., gradients
       auto const each_part = [&](auto&& copy) {
         for (std::size_t part = 0; part < parts; ++part) {
           auto* const all = part == 0 ? values.data() : slots.data() + (part - 1) * size_;
-          for (std::size_t k = 0; k < n; ++k)
-            copy(all + rows[first + k].at, here.data() + (part * n + k) * width);
+          for (std::size_t k = 0; k < n; ++k) copy(all + rows[first + k].at, here.data() + (part * n + k) * width);
         }
       };
       each_part([&](float const* from, float* to) { std::memcpy(to, from, width * sizeof(float)); });
@@ -242,18 +236,18 @@ class Shard {
     for (std::size_t k = 0; k < std::min<std::size_t>(width, 256); k += 16) __builtin_prefetch(row + k, 1);
   }
 
-  static constexpr std::size_t ahead = 12;                                 // rows
+  static constexpr std::size_t ahead = 12;  // rows
 
   O rule_;
   ShardLayout shards_;
   int server_;
   std::size_t size_;
-  std::vector<Snapshot> buffers_;                                          // live_, snapshots in use, and free ones
+  std::vector<Snapshot> buffers_;  // live_, snapshots in use, and free ones
   Snapshot live_;
   Buffer slots_, gathered_;
-  std::vector<Table> tables_;                                              // of the layout, in its order
-  RowSums rows_;                                                           // of a push of rows
-  std::uint64_t version_ = 0, all_changed_ = 0;                            // all_changed_: version of the last update()
+  std::vector<Table> tables_;                    // of the layout, in its order
+  RowSums rows_;                                 // of a push of rows
+  std::uint64_t version_ = 0, all_changed_ = 0;  // all_changed_: version of the last update()
 };
 
 }  // namespace chorale::parameter_server

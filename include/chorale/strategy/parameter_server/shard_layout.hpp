@@ -18,14 +18,14 @@ namespace chorale {
 
 /// Element type in which gradients of whole variables are sent to the servers, which add them up as floats. Values, and
 /// rows of tables, are always floats.
-enum class PushedAs : std::uint8_t { f32, bf16 };                          // bf16: half the bytes, 8 bits of precision
+enum class PushedAs : std::uint8_t { f32, bf16 };  // bf16: half the bytes, 8 bits of precision
 
 /// Options that workers and servers of a parameter server share.
 struct ParameterOptions {
-  std::uint32_t incarnation = 0;                                           // higher after each restart of a worker
+  std::uint32_t incarnation = 0;  // higher after each restart of a worker
   NonFinite on_non_finite   = NonFinite::stop;
-  Tag tag{0x5053'0000};                                                    // of all messages
-  PushedAs pushed_as        = PushedAs::f32;                               // of a worker; servers accept both
+  Tag tag{0x5053'0000};                // of all messages
+  PushedAs pushed_as = PushedAs::f32;  // of a worker; servers accept both
 };
 
 }  // namespace chorale
@@ -34,7 +34,7 @@ namespace chorale::parameter_server {
 
 /// A matrix in the flat buffer of the variables, of which single rows are pushed and pulled.
 struct RowTable {
-  std::size_t offset = 0, rows = 0, width = 0;                             // elements to row 0; rows; elements of a row
+  std::size_t offset = 0, rows = 0, width = 0;  // elements to row 0; rows; elements of a row
 
   std::size_t elements() const { return rows * width; }
   friend constexpr bool operator==(RowTable const&, RowTable const&) = default;
@@ -59,14 +59,14 @@ class ShardLayout {
   struct Home {
     Range flat;
     int server;
-    std::size_t base;                                                      // of its first element, in the shard
+    std::size_t base;  // of its first element, in the shard
   };
 
   /// Rows of a table that a shard stores one after the other.
   struct TablePart {
-    std::size_t table;                                                     // index in tables()
-    Range rows;                                                            // of the table
-    std::size_t base;                                                      // of the first element, in the shard
+    std::size_t table;  // index in tables()
+    Range rows;         // of the table
+    std::size_t base;   // of the first element, in the shard
   };
 
   /// replicas   of each worker; each is a rank
@@ -75,9 +75,9 @@ class ShardLayout {
       : workers_{workers}, replicas_{replicas}, runs_{std::move(runs)}, tables_{std::move(tables)},
         shards_(runs_.size()) {
     CHORALE_EXPECTS(replicas >= 1, "each worker has " + std::to_string(replicas) + " replicas");
-    CHORALE_EXPECTS(workers >= 1 && !runs_.empty(), "parameters need workers and servers, got " +
-                                                        std::to_string(workers) + " and " +
-                                                        std::to_string(runs_.size()));
+    CHORALE_EXPECTS(
+        workers >= 1 && !runs_.empty(),
+        "parameters need workers and servers, got " + std::to_string(workers) + " and " + std::to_string(runs_.size()));
     for (std::size_t s = 0; s < runs_.size(); ++s) add_server(s);
     std::ranges::sort(homes_, {}, [](Home const& home) { return home.flat.begin; });
     for (std::size_t i = 1; i < homes_.size(); ++i)
@@ -127,7 +127,9 @@ class ShardLayout {
 
   /// Ranges of a shard, each of which is sent as one message: of all of it, or of what lies before its tables.
   Span<Range const> messages(int server) const { return shards_[at(server)].messages; }
-  Span<Range const> dense_messages(int server) const { return messages(server).first(shards_[at(server)].dense_messages); }
+  Span<Range const> dense_messages(int server) const {
+    return messages(server).first(shards_[at(server)].dense_messages);
+  }
 
   /// All runs of all servers, ascending.
   Span<Home const> homes() const { return homes_; }
@@ -147,8 +149,7 @@ class ShardLayout {
   }
 
   /// Calls f(flat, shard) for each piece of a run that is in a range of a shard; both ranges have the same size.
-  template <class F>
-  void pieces(int server, Range shard, F&& f) const {
+  template <class F> void pieces(int server, Range shard, F&& f) const {
     auto base = std::size_t{0};
     for (auto const run : runs(server)) {
       auto const begin = std::max(shard.begin, base), end = std::min(shard.end, base + run.size());
@@ -159,23 +160,27 @@ class ShardLayout {
   }
 
   /// Copies a server's shard out of a flat buffer.
-  void pack(int server, Span<float const> flat, Span<float> shard) const { pack(server, elements(server), flat, shard); }
+  void pack(int server, Span<float const> flat, Span<float> shard) const {
+    pack(server, elements(server), flat, shard);
+  }
   /// Copies what lies before its tables.
-  void pack_dense(int server, Span<float const> flat, Span<float> shard) const { pack(server, dense(server), flat, shard); }
+  void pack_dense(int server, Span<float const> flat, Span<float> shard) const {
+    pack(server, dense(server), flat, shard);
+  }
 
   /// Hash that is equal for equal shards and numbers of workers: compared with every message.
   std::uint64_t fingerprint() const { return fingerprint_.value(); }
 
  private:
-  static constexpr std::size_t segment = std::size_t{128} << 10;           // elements of the largest message
-  static constexpr std::size_t small   = std::size_t{16} << 10;            // shorter runs share a message
+  static constexpr std::size_t segment = std::size_t{128} << 10;  // elements of the largest message
+  static constexpr std::size_t small   = std::size_t{16} << 10;   // shorter runs share a message
 
   static std::size_t at(int server) { return static_cast<std::size_t>(server); }
 
   /// What one server stores.
   struct Shard {
     std::vector<Range> messages;
-    std::size_t elements = 0, dense = 0, dense_messages = 0;               // dense: before the tables
+    std::size_t elements = 0, dense = 0, dense_messages = 0;  // dense: before the tables
     std::vector<TablePart> parts;
   };
 
@@ -186,14 +191,14 @@ class ShardLayout {
   }
 
   static void expect(std::size_t size, std::size_t extent) {
-    CHORALE_EXPECTS(size >= extent, "the shards end at element " + std::to_string(extent) + ", the buffer at " +
-                                        std::to_string(size));
+    CHORALE_EXPECTS(size >= extent,
+                    "the shards end at element " + std::to_string(extent) + ", the buffer at " + std::to_string(size));
   }
   bool is_table(Range run) const { return !tables_.empty() && run.begin >= tables_.front().offset; }
 
   void add_server(std::size_t s) {
     auto& shard = shards_[s];
-    auto base = std::size_t{0}, open = std::size_t{0};                     // open: where the shared message begins
+    auto base = std::size_t{0}, open = std::size_t{0};  // open: where the shared message begins
     auto const close = [&] {
       if (open < base) shard.messages.push_back({open, base});
       open = base;
@@ -246,9 +251,9 @@ class ShardLayout {
   }
 
   int workers_, replicas_;
-  std::vector<std::vector<Range>> runs_;                                   // [server]
+  std::vector<std::vector<Range>> runs_;  // [server]
   std::vector<RowTable> tables_;
-  std::vector<Shard> shards_;                                              // [server]
+  std::vector<Shard> shards_;  // [server]
   std::vector<Home> homes_;
   Fnv1a<std::uint64_t> fingerprint_;
 };

@@ -22,9 +22,9 @@ namespace chorale::parameter_server {
 
 /// Rows of tables that a pull has written.
 struct PulledRows {
-  std::uint64_t number = 0;                                                // of the pull, from 1 on
-  bool all = false;                                                        // any row may be another one
-  std::vector<std::vector<std::uint32_t>> rows;                            // of each table
+  std::uint64_t number = 0;                      // of the pull, from 1 on
+  bool all             = false;                  // any row may be another one
+  std::vector<std::vector<std::uint32_t>> rows;  // of each table
 
   /// Copies what pulls have written to a flat buffer to another one.
   ///
@@ -46,8 +46,7 @@ struct PulledRows {
 
 /// What a client does with rows of tables: deals those of a push out to servers, and writes those of a pull. Their words
 /// are those of Call.
-template <Endpoint E>
-class TableWords {
+template <Endpoint E> class TableWords {
  public:
   explicit TableWords(ShardLayout const& shards) : shards_{&shards} { pulled_.rows.resize(shards.tables().size()); }
 
@@ -106,8 +105,8 @@ class TableWords {
     auto const n = words.size(), rows = view.rows.size();
     words.resize(n + 2 + 2 * rows + view.values.size());
     auto* const to = words.data() + n;
-    to[0] = static_cast<std::uint32_t>(rows);
-    to[1] = static_cast<std::uint32_t>(view.values.size() / width);
+    to[0]          = static_cast<std::uint32_t>(rows);
+    to[1]          = static_cast<std::uint32_t>(view.values.size() / width);
     std::ranges::copy(view.rows, to + 2);
     std::ranges::copy(view.vectors, to + 2 + rows);
     if (!view.values.empty()) std::memcpy(to + 2 + 2 * rows, view.values.data(), view.values.size_bytes());
@@ -128,8 +127,8 @@ class TableWords {
       auto const server = static_cast<std::size_t>(home->server);
       auto& list        = lists_[server];
       auto& number      = numbers_[server * vectors + view.vectors[i]];
-      if (number == none) {                                                // the first row there that has this vector
-        number = static_cast<std::uint32_t>(list.values.size() / table.width);
+      if (number == none) {  // the first row there that has this vector
+        number            = static_cast<std::uint32_t>(list.values.size() / table.width);
         auto const vector = view.values.subspan(view.vectors[i] * table.width, table.width);
         list.values.insert(list.values.end(), vector.begin(), vector.end());
       }
@@ -140,15 +139,16 @@ class TableWords {
   }
 
   [[noreturn]] static void refuse(ServerConnection<E> const& link, std::size_t t) {
-    throw Disagreement{Fault::model_mismatch, "server " + std::to_string(link.server()) +
-                                                  " sends what are no rows of table " + std::to_string(t) + ".",
-                       "the same model, shards and options on all workers and servers."};
+    throw Disagreement{
+        Fault::model_mismatch,
+        "server " + std::to_string(link.server()) + " sends what are no rows of table " + std::to_string(t) + ".",
+        "the same model, shards and options on all workers and servers."};
   }
 
   ShardLayout const* shards_;
   PulledRows pulled_;
-  std::vector<RowList> lists_;                                             // of each server, of one table
-  std::vector<std::uint32_t> numbers_;                                     // (servers, vectors): index in its list
+  std::vector<RowList> lists_;          // of each server, of one table
+  std::vector<std::uint32_t> numbers_;  // (servers, vectors): index in its list
 };
 
 }  // namespace chorale::parameter_server

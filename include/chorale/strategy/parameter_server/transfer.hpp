@@ -22,8 +22,7 @@ namespace chorale::parameter_server {
 using Grow = std::function<Bytes(std::size_t)>;
 
 /// The memory of a vector, which never becomes shorter.
-template <class T>
-Grow growing(std::vector<T>& values) {
+template <class T> Grow growing(std::vector<T>& values) {
   return [&values](std::size_t bytes) {
     values.resize(std::max(values.size(), bytes / sizeof(T)));
     return std::as_writable_bytes(Span<T>{values}).first(bytes);
@@ -33,8 +32,7 @@ Grow growing(std::vector<T>& values) {
 /// Messages to one rank, or from it, in order, a few of them in flight at a time. Never blocks.
 ///
 /// keeps   nothing is allocated if there were as many messages before
-template <Endpoint E>
-class Transfer {
+template <Endpoint E> class Transfer {
  public:
   enum class Direction { out, in };
 
@@ -56,8 +54,8 @@ class Transfer {
     growing_.push_back({messages_.size(), n, 0, std::move(grow)});
   }
 
-  bool empty() const { return messages_.empty() && growing_.empty(); }     // all are done
-  std::size_t bytes() const { return bytes_; }                             // of all that are done
+  bool empty() const { return messages_.empty() && growing_.empty(); }  // all are done
+  std::size_t bytes() const { return bytes_; }                          // of all that are done
 
   /// Starts messages, and completes those that are done; true if one was completed.
   ///
@@ -67,13 +65,13 @@ class Transfer {
     for (;;) {
       for (; posted_ - done_ < under_way; ++posted_) {
         if (!growing_.empty() && growing_.front().before == posted_) {
-          if (done_ != posted_) break;                                     // memory moves: nothing is on its way into it
+          if (done_ != posted_) break;  // memory moves: nothing is on its way into it
           add_piece();
         }
         if (posted_ == messages_.size()) break;
-        auto const message              = messages_[posted_];
-        in_flight_[posted_ % under_way] = direction_ == Direction::out ? at.send(peer, tag, message)
-                                                                       : at.recv(peer, tag, message);
+        auto const message = messages_[posted_];
+        in_flight_[posted_ % under_way] =
+            direction_ == Direction::out ? at.send(peer, tag, message) : at.recv(peer, tag, message);
       }
       if (done_ == posted_ || !in_flight_[done_ % under_way].done()) break;
       bytes_ += messages_[done_++].size();
@@ -94,7 +92,7 @@ class Transfer {
   static constexpr std::size_t under_way = 8;
 
   struct Growing {
-    std::size_t before, bytes, begun;                                      // messages_[before] comes after it
+    std::size_t before, bytes, begun;  // messages_[before] comes after it
     Grow grow;
   };
 
@@ -126,20 +124,19 @@ class Transfer {
 ///               ◀──  reply: a header, then its messages  ──
 ///
 /// keeps   messages are sent from, and received into, the caller's memory, which lives until the request is complete
-template <Endpoint E>
-class RequestReply {
+template <Endpoint E> class RequestReply {
  public:
   RequestReply(E& at, Rank peer, Tag tag) : at_{&at}, peer_{peer}, tag_{tag} {}
 
-  E&   endpoint() const { return *at_; }
+  E& endpoint() const { return *at_; }
   Rank peer() const { return peer_; }
-  Tag  tag() const { return tag_; }
+  Tag tag() const { return tag_; }
 
   bool busy() const { return stage_ != Stage::idle; }
-  std::size_t bytes() const { return in_.bytes() + out_.bytes(); }        // sent and received, of all requests
+  std::size_t bytes() const { return in_.bytes() + out_.bytes(); }  // sent and received, of all requests
 
-  Transfer<E>& request() { return out_; }                                  // filled before begin()
-  Transfer<E>& reply() { return in_; }                                     // filled when the header has arrived
+  Transfer<E>& request() { return out_; }  // filled before begin()
+  Transfer<E>& reply() { return in_; }     // filled when the header has arrived
 
   /// Starts to send the request. `header` is the memory of the reply's header.
   void begin(Bytes header) {
@@ -154,8 +151,7 @@ class RequestReply {
   ///
   /// arrived   called when the header of the reply has arrived: checks it, and adds the messages that follow to reply()
   /// throws    what E and `arrived` throw
-  template <class Arrived>
-  bool advance(Arrived&& arrived) {
+  template <class Arrived> bool advance(Arrived&& arrived) {
     if (!busy()) return false;
     auto const sent     = out_.advance(*at_, peer_, tag_);
     auto const received = in_.advance(*at_, peer_, tag_);
@@ -190,9 +186,8 @@ class RequestReply {
 /// Pauses of a thread that has nothing to do: waits for any message if the endpoint can, else spins, yields and sleeps.
 class Idle {
  public:
-  template <Endpoint E>
-  void rest_at(E& at) {
-    if constexpr (requires { rest(at, longest); }) rest(at, longest);      // found by ADL, in namespace chorale
+  template <Endpoint E> void rest_at(E& at) {
+    if constexpr (requires { rest(at, longest); }) rest(at, longest);  // found by ADL, in namespace chorale
     else patience_.pause();
   }
   void busy() { patience_ = Backoff{spins}; }
@@ -200,28 +195,25 @@ class Idle {
  private:
   static constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds{10};
 
-  static constexpr int spins = 20;                                         // each polls the system about every rank
+  static constexpr int spins = 20;  // each polls the system about every rank
 
   Backoff patience_{spins};
 };
 
 /// True if the endpoint knows that a rank is gone, and goes on without it.
-template <Endpoint E>
-bool knows_lost(E& at, Rank rank) {
+template <Endpoint E> bool knows_lost(E& at, Rank rank) {
   if constexpr (requires { at.lost(rank); }) return static_cast<bool>(at.lost(rank));
   else return false;
 }
 
 /// Memory of an endpoint that other ranks read without a copy; empty if there is none.
-template <Endpoint E>
-Bytes readable(E& at) {
+template <Endpoint E> Bytes readable(E& at) {
   if constexpr (ReadsInPlace<E>) return at.memory();
   else return {};
 }
 
 /// Names the place of gradients in this rank's memory(): 1 + their offset in bytes; 0 if they are not stored there.
-template <Endpoint E>
-std::uint64_t place_of(E& at, Span<float const> gradients) {
+template <Endpoint E> std::uint64_t place_of(E& at, Span<float const> gradients) {
   if constexpr (ReadsInPlace<E>) {
     auto const memory = at.memory();
     auto const bytes  = std::as_bytes(gradients);
@@ -236,8 +228,7 @@ std::uint64_t place_of(E& at, Span<float const> gradients) {
 }
 
 /// The gradients that a request names by their place: the flat buffer, or rows. Empty if they are not in that memory.
-template <Endpoint E>
-Span<float const> in_place(E& at, Rank worker, Request const& r, ShardLayout const& shards) {
+template <Endpoint E> Span<float const> in_place(E& at, Rank worker, Request const& r, ShardLayout const& shards) {
   if constexpr (ReadsInPlace<E>) {
     auto const memory = at.memory_of(worker);
     auto const first  = r.place - 1;

@@ -24,13 +24,13 @@ namespace chorale::parameter_server {
 ///
 /// keeps   each push that arrived in full is one of applied, late, skipped, refused or duplicates
 struct ServerStatistics {
-  std::uint64_t applied = 0, late = 0, skipped = 0, refused = 0, duplicates = 0;   // pushes
-  std::uint64_t cut_off   = 0;                                             // pushes whose worker was lost meanwhile
-  std::uint64_t updates   = 0;                                             // of the variables, by the optimizer
-  std::uint64_t pulls     = 0, unchanged = 0;                              // unchanged: answered without values
-  std::uint64_t lost      = 0;                                             // workers
-  std::uint64_t bytes_in  = 0, bytes_out = 0;
-  std::array<std::uint64_t, 17> staleness{};                             // pushes, [updates since a pull]; last: more
+  std::uint64_t applied = 0, late = 0, skipped = 0, refused = 0, duplicates = 0;  // pushes
+  std::uint64_t cut_off = 0;               // pushes whose worker was lost meanwhile
+  std::uint64_t updates = 0;               // of the variables, by the optimizer
+  std::uint64_t pulls = 0, unchanged = 0;  // unchanged: answered without values
+  std::uint64_t lost     = 0;              // workers
+  std::uint64_t bytes_in = 0, bytes_out = 0;
+  std::array<std::uint64_t, 17> staleness{};  // pushes, [updates since a pull]; last: more
 
   std::uint64_t pushes() const { return applied + late + skipped + refused + duplicates; }
 };
@@ -48,8 +48,7 @@ class Closures {
   }
 
   /// Makes the changes in the queue; true if there were any.
-  template <class Shard>
-  bool run(Shard& shard) {
+  template <class Shard> bool run(Shard& shard) {
     if (!any_) return false;
     auto now = std::vector<Closure>{};
     {
@@ -71,11 +70,9 @@ class Closures {
 ///
 /// order   dense gradients are added up in pairs, along a binary tree in the order of workers; rows that occur twice, of
 ///         tables or pushed by themselves, in the order of workers
-template <optim::Optimizer O>
-class Update {
+template <optim::Optimizer O> class Update {
  public:
-  Update(Shard<O>& shard, NonFinite on_non_finite)
-      : shard_{&shard}, on_non_finite_{on_non_finite} {}
+  Update(Shard<O>& shard, NonFinite on_non_finite) : shard_{&shard}, on_non_finite_{on_non_finite} {}
 
   /// Fault that must stop all workers: finite gradients whose sum is not finite. Empty if there is none.
   std::string const& fault() const { return fault_; }
@@ -87,7 +84,7 @@ class Update {
     auto const finite = apply_dense(all);
     auto const rows   = finite && apply_rows(all);
     for (auto const& one : all) {
-      if (!one.request.brings_values()) continue;                          // counted when it arrived
+      if (!one.request.brings_values()) continue;  // counted when it arrived
       ++(finite ? ledger.applied : ledger.skipped);
       ++ledger.staleness[std::min<std::uint64_t>(clock - one.request.seen, ledger.staleness.size() - 1)];
     }
@@ -124,8 +121,7 @@ class Update {
     if (!fault_.empty()) return false;
     if (rows == 0) return true;
     auto const sum = dense_[0];
-    if (summed > 1 && on_non_finite_ != NonFinite::allow && 
-        !(Kernels<Cpu>::finite(sum) && shard_->sums_finite())) {
+    if (summed > 1 && on_non_finite_ != NonFinite::allow && !(Kernels<Cpu>::finite(sum) && shard_->sums_finite())) {
       if (on_non_finite_ == NonFinite::stop)
         fault_ = "the gradients of " + std::to_string(summed) + " workers in update " +
                  std::to_string(shard_->now.step) + " of server " + std::to_string(shard_->server()) +
@@ -188,7 +184,7 @@ class Update {
 
   Shard<O>* shard_;
   NonFinite on_non_finite_;
-  std::vector<Span<float>> dense_;                                         // of the pushes of one update
+  std::vector<Span<float>> dense_;  // of the pushes of one update
   std::vector<RowGradients> tables_;
   bool updated_ = false;
   std::string fault_;

@@ -47,7 +47,7 @@ class ShardsOfMicroBatches final : public pipelines::MicroBatchSums {
     if (leaf == nullptr) {
       leaf = sums_.memory();
       std::fill_n(leaf.get(), sums_.size(), 0.0F);
-      if (std::exchange(is_first_, false))                                 // what this rank reports, once
+      if (std::exchange(is_first_, false))  // what this rank reports, once
         std::ranges::copy(gradients_.trailer().all(), StepTrailer{Span<float>{leaf.get(), sums_.size()}}.all().begin());
     }
     return {leaf.get(), sums_.size()};
@@ -61,16 +61,14 @@ class ShardsOfMicroBatches final : public pipelines::MicroBatchSums {
   int shards_ = 1, first_ = 0;
   bool is_first_ = true;
   shard_tree::Sums sums_;
-  std::vector<std::unique_ptr<float[]>> leaves_;                           // of micro-batches; null: not begun, added
+  std::vector<std::unique_ptr<float[]>> leaves_;  // of micro-batches; null: not begun, added
 };
 
-template <class R>
-struct TrafficOf {
+template <class R> struct TrafficOf {
   struct type {};
   static type of(int) { return {}; }
 };
-template <ShardedReduce R>
-struct TrafficOf<R> {
+template <ShardedReduce R> struct TrafficOf<R> {
   using type = decltype(R::traffic_of(1));
   static type of(int ranks) { return R::traffic_of(ranks); }
 };
@@ -82,8 +80,7 @@ struct TrafficOf<R> {
 ///
 /// M         the Mesh, with an axis "stage"
 /// S         the schedule
-template <class M, class R, class E, class S>
-class PipelineReplica : public MeshReplica<M, R, E> {
+template <class M, class R, class E, class S> class PipelineReplica : public MeshReplica<M, R, E> {
   using Base = MeshReplica<M, R, E>;
 
  public:
@@ -98,19 +95,18 @@ class PipelineReplica : public MeshReplica<M, R, E> {
 
   /// Computes this stage for all micro-batches of its share; no gradients are added up over replicas. The loss that it
   /// returns is counted over rows on the stage that has it: on others it is a sum of none.
-  template <class Model, class Batch>
-  ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
+  template <class Model, class Batch> ValueAndGradient value_and_gradient(Model& model, Batch const& batch) {
     this->remember(model.net.variables());
     if constexpr (ShardedReduce<R>) {
-      constexpr int L    = R::logical_shards;
-      auto const shards  = share(static_cast<std::size_t>(L), data_.rank(), data_.size());
-      auto const whole   = batch.global_rows != 0 ? batch.global_rows : batch.rows;
-      constexpr auto m   = static_cast<std::size_t>(S::micro_batches);
+      constexpr int L   = R::logical_shards;
+      auto const shards = share(static_cast<std::size_t>(L), data_.rank(), data_.size());
+      auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
+      constexpr auto m  = static_cast<std::size_t>(S::micro_batches);
       CHORALE_EXPECTS(shards.size() == m, "micro-batches are the logical shards of Reproducible<" + std::to_string(L) +
                                               ">, of which each of " + std::to_string(data_.size()) + " shares has " +
                                               std::to_string(shards.size()) +
-                                              ", but the schedule of the pipeline has " +
-                                              std::to_string(m) + " micro-batches");
+                                              ", but the schedule of the pipeline has " + std::to_string(m) +
+                                              " micro-batches");
       rows_.clear();
       for (auto s = shards.begin; s < shards.end; ++s) {
         auto const one = share(whole, static_cast<int>(s), L);
@@ -132,7 +128,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     return value_and_gradient(model, batch);
   }
 
-  using Base::all_reduce;                                                  // of tensors
+  using Base::all_reduce;  // of tensors
   /// Adds up the gradients of this stage over replicas with other rows.
   ///
   /// throws  as Replica::all_reduce()
@@ -140,7 +136,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     if constexpr (ShardedReduce<R>) {
       reduce_.all_reduce(data_, traffic_, sums_.nodes(), gradients.values, of_shards);
       this->expect_alike(gradients);
-      gradients.trailer().summed() = 0;                                    // no rank has checked those of micro-batches
+      gradients.trailer().summed() = 0;  // no rank has checked those of micro-batches
       this->tell_alike(gradients);
     } else {
       Base::all_reduce(gradients);
@@ -153,8 +149,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   /// throws    NumericFault when a stage has reported a gradient that is not finite: the same on all stages, each of
   ///           which knows the names of its own variables alone
   /// returns   the squared norm of all gradients, if the optimizer needs it: the bits of one device; else 0
-  template <class Model>
-  double squared_norm(Model& model, Gradients& gradients) {
+  template <class Model> double squared_norm(Model& model, Gradients& gradients) {
     auto& learner    = model.learner();
     auto const clips = model.optimizer.clips();
     learner.share_ties(gradients);
@@ -168,7 +163,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     summing_.restart(*stages_, Span<double>{numbers_}, Op::sum, of_stages);
     summing_.finish();
     for (std::size_t i = 0; i < header.size(); ++i) header[i] = static_cast<float>(numbers_[i]);
-    gradients.header().rows() = rows;                                      // which each stage has counted
+    gradients.header().rows() = rows;  // which each stage has counted
     refuse_faults(model, gradients);
     return clips ? learner.norm_of(Span<double>{numbers_}.subspan(header.size())) : 0.0;
   }
@@ -178,8 +173,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     messages_->forget();
     return std::pair{Base::release_axes(), std::move(messages_)};
   }
-  template <class Kept>
-  void keep_axes(Kept kept) {
+  template <class Kept> void keep_axes(Kept kept) {
     Base::keep_axes(std::move(kept.first));
     messages_ = std::move(kept.second);
     messages_->move_to(*stages_);
@@ -190,8 +184,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
     return pipelines::has_outputs<S>(stages_->rank(), stages_->size()) ? loss : Sum<float>{};
   }
 
-  template <class Model>
-  static void refuse_faults(Model& model, Gradients const& gradients) {
+  template <class Model> static void refuse_faults(Model& model, Gradients const& gradients) {
     auto const trailer = gradients.trailer();
     if (trailer.faults() != 1) return;
     auto const rank  = std::min(static_cast<Rank>(index_below(trailer.rank(), M::size)), M::size - 1);
@@ -214,7 +207,7 @@ class PipelineReplica : public MeshReplica<M, R, E> {
   detail::ShardsOfMicroBatches sums_;
   ScheduleExecution<RecursiveDoublingAllReduce, SubEndpoint<E>, double> summing_;
   std::vector<double> numbers_;
-  std::vector<Range> rows_;                                                // of each micro-batch in the share
+  std::vector<Range> rows_;  // of each micro-batch in the share
 };
 
 }  // namespace chorale

@@ -20,8 +20,7 @@ namespace chorale::detail {
 /// Messages between the stages of a pipeline, over an endpoint whose ranks are the stages.
 ///
 /// keeps   each message has a tag of its own, so that none waits for another
-template <Endpoint E>
-class StageMessages final : public pipelines::Messages {
+template <Endpoint E> class StageMessages final : public pipelines::Messages {
  public:
   /// at      outlives it
   /// first   tag of message 0; those behind it are not used otherwise
@@ -54,7 +53,7 @@ class StageMessages final : public pipelines::Messages {
  private:
   struct One {
     std::size_t number;
-    int from, to;                                                          // stages
+    int from, to;  // stages
     std::size_t bytes;
     typename E::pending pending{};
 
@@ -63,20 +62,16 @@ class StageMessages final : public pipelines::Messages {
     }
   };
 
-  template <class Begin>
-  std::size_t add(int from, int to, std::size_t bytes, Begin const& begin) {
+  template <class Begin> std::size_t add(int from, int to, std::size_t bytes, Begin const& begin) {
     auto one = One{++last_, from, to, bytes};
     within(one, [&] { one.pending = begin(); });
     under_way_.push_back(std::move(one));
     return last_;
   }
-  template <class F>
-  void within(One const& one, F&& f) const {
+  template <class F> void within(One const& one, F&& f) const {
     try {
       f();
-    } catch (PeerLost const& lost) {
-      throw_within(me_, lost, one.text());
-    }
+    } catch (PeerLost const& lost) { throw_within(me_, lost, one.text()); }
   }
   /// Looks at all messages once. Returns true if one is over.
   bool look() {
@@ -95,8 +90,7 @@ class StageMessages final : public pipelines::Messages {
     return moved;
   }
   /// Looks at all messages until something holds.
-  template <class F>
-  void wait_until(F const& holds) {
+  template <class F> void wait_until(F const& holds) {
     for (;;) {
       auto const moved = look();
       if (holds()) return;

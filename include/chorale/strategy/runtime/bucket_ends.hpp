@@ -16,9 +16,9 @@ namespace chorale::detail {
 /// planned    the plan's ends
 /// elements   of the gradients
 template <class R>
-constexpr std::vector<std::size_t> bucket_ends(Span<PlannedVariable const> variables,
-                                               Span<std::size_t const> planned, std::size_t elements) {
-  auto layers = std::vector<std::size_t>{};                                // a layer ends where the next one begins
+constexpr std::vector<std::size_t> bucket_ends(Span<PlannedVariable const> variables, Span<std::size_t const> planned,
+                                               std::size_t elements) {
+  auto layers = std::vector<std::size_t>{};  // a layer ends where the next one begins
   for (std::size_t i = 0; i < variables.size(); ++i)
     if (!variables[i].spec.by_rows && (i == 0 || variables[i - 1].layer != variables[i].layer))
       layers.push_back(variables[i].offset);

@@ -26,7 +26,7 @@ struct Throughput {
 ///         everywhere. Gradients are sums over rows, so a step's result depends on the shares only by rounding
 class BatchShares {
  public:
-  BatchShares() = default;                                                 // even shares
+  BatchShares() = default;  // even shares
 
   /// weights   of all replicas, by rank
   ///
@@ -80,7 +80,7 @@ class BatchShares {
   }
 
  private:
-  std::vector<double> ends_;                                               // sums of weights; empty: even shares
+  std::vector<double> ends_;  // sums of weights; empty: even shares
 };
 
 /// The global batches of one pass, each dealt out to the replicas: a range of PerReplica<Batch>, the shares of the
@@ -88,8 +88,7 @@ class BatchShares {
 ///
 /// keeps   shares are views, disjoint, in order, and differ by at most one row, or one logical shard, unless they have
 ///         weights; some may be empty
-template <class Stream, class Batch>
-class DistributedBatches {
+template <class Stream, class Batch> class DistributedBatches {
  public:
   /// replicas  in the whole job; local: ranks of the replicas of this process
   /// shards    logical shards that are dealt out whole; 0: rows are dealt out one by one
@@ -139,7 +138,7 @@ class DistributedBatches {
     DistributedBatches* from_;
     PerReplica<Batch>* at_;
   };
-  iterator begin() & { return iterator{*this}; }                           // refers to these batches: not of temporaries
+  iterator begin() & { return iterator{*this}; }  // refers to these batches: not of temporaries
   std::default_sentinel_t end() const { return {}; }
 
  private:

@@ -36,36 +36,30 @@ struct ReduceStatistics {
 namespace detail {
 
 /// True if a layer of the model adds up numbers over all replicas in the middle of a step.
-template <class Model>
-inline constexpr bool joins = requires { requires Model::joins; };
+template <class Model> inline constexpr bool joins = requires { requires Model::joins; };
 
 /// Computes forward, loss and backward; models without batch normalization need not accept a Together.
 template <class Model, class Batch, class Ready>
 Sum<float> compute_gradients(Model& model, Batch const& batch, Ready&& ready, Together together) {
   if constexpr (requires { model.value_and_gradient(batch, batch.first_row, ready, together); })
     return model.value_and_gradient(batch, batch.first_row, ready, together);
-  else
-    return model.value_and_gradient(batch, batch.first_row, ready);
+  else return model.value_and_gradient(batch, batch.first_row, ready);
 }
 
 /// The `ready` callback of backward. `follows_queue` is true if the reduction is enqueued on the same device stream as
 /// backward, so that the host need not synchronize before each bucket. It is false if a separate thread sends the
 /// buckets.
-template <bool Follows, class F>
-struct Leaving : F {
+template <bool Follows, class F> struct Leaving : F {
   static constexpr bool follows_queue = Follows;
 };
 template <class R, class E>
-inline constexpr bool follows_queue = requires { requires R::template follows_queue<E>; } &&
-                                      !requires { requires R::own_thread; };
+inline constexpr bool follows_queue =
+    requires { requires R::template follows_queue<E>; } && !requires { requires R::own_thread; };
 
-template <class R, class E>
-struct ReducerOf {
+template <class R, class E> struct ReducerOf {
   using type = BucketedReducer<R, E>;
 };
-template <class R, class E>
-  requires requires { requires R::own_thread; }
-struct ReducerOf<R, E> {
+template <class R, class E> requires requires { requires R::own_thread; } struct ReducerOf<R, E> {
   using type = ThreadedReducer<R, E>;
 };
 
@@ -78,14 +72,13 @@ inline bool is_owned(Gradients const& gradients, RowGradients const& table) {
 /// replica.
 ///
 /// order   rank after rank: where each rank brings whole shards, the bits do not depend on the number of ranks
-template <class E>
-class TableSums {
+template <class E> class TableSums {
  public:
   /// rows_of   called with the index of a table: its rows of this replica
   template <class RowsOf>
   void reduce(E& at, Gradients const& gradients, Tag tag, ReduceStatistics& traffic, RowsOf&& rows_of) {
     for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
-      auto& table     = gradients.tables[i];
+      auto& table = gradients.tables[i];
       if (is_owned(gradients, table)) continue;
       auto const mine = rows_of(i);
       traffic.bytes += mine.bytes();
@@ -101,8 +94,7 @@ class TableSums {
 };
 
 /// Returns the algorithm with the places of the shards in these gradients, if it needs them. See ReduceScatterOf.
-template <class R>
-R placed_in(R reduce, int ranks, Gradients const& gradients) {
+template <class R> R placed_in(R reduce, int ranks, Gradients const& gradients) {
   if constexpr (requires { reduce.place(ShardEnds{}); }) {
     auto where = ShardEnds{gradients.body(), {}};
     for (Rank rank = 0; rank < ranks; ++rank)
@@ -113,30 +105,25 @@ R placed_in(R reduce, int ranks, Gradients const& gradients) {
 }
 
 /// The all-reduce of what a lossy algorithm must not round: an operation that keeps its memory, if there is one.
-template <class R, class E>
-struct ExactOperation {
+template <class R, class E> struct ExactOperation {
   struct type {};
 };
-template <LossyReduce R, class E>
-  requires ResumableReduce<typename R::exact, E>
-struct ExactOperation<R, E> {
+template <LossyReduce R, class E> requires ResumableReduce<typename R::exact, E> struct ExactOperation<R, E> {
   using type = typename operation_of<typename R::exact, E>::type;
 };
 
 /// Reduction of one model's gradients, in buckets that are sent during backward. Under a lossy algorithm header and
 /// trailer, which count rows and name faults, are a separate message.
-template <class R, class E>
-class BucketedGradients {
+template <class R, class E> class BucketedGradients {
   static constexpr std::size_t skipped = LossyReduce<R> ? plan::header : 0, left = LossyReduce<R> ? plan::trailer : 0;
 
  public:
   BucketedGradients(R const& reduce, E& at, Gradients const& gradients, Tag first)
       : at_{&at}, tag_{first}, end_{gradients.values.size() - left},
-        reducer_{placed_in(reduce, at.size(), gradients), at, ends(gradients),
+        reducer_{placed_in(reduce, at.size(), gradients),           at,      ends(gradients),
                  gradients.values.subspan(skipped, end_ - skipped), Op::sum, first} {}
 
-  template <class Model, class Batch>
-  Sum<float> compute(Model& model, Batch const& batch, Together together) {
+  template <class Model, class Batch> Sum<float> compute(Model& model, Batch const& batch, Together together) {
     return compute_gradients(model, batch, LooksAtEnd{}, together);
   }
 
@@ -145,10 +132,11 @@ class BucketedGradients {
   template <class Model, class Batch, class AtEnd>
   Sum<float> compute_ahead(Model& model, Batch const& batch, AtEnd at_end, Together together) {
     if (at_->size() == 1) return compute_gradients(model, batch, at_end, together);
-    CHORALE_EXPECTS(!begun_, "gradients of this model are on their way: all_reduce them before its next "
-                             "value_and_gradient_ahead");
+    CHORALE_EXPECTS(!begun_,
+                    "gradients of this model are on their way: all_reduce them before its next "
+                    "value_and_gradient_ahead");
     reducer_.begin();
-    begun_ = true;
+    begun_           = true;
     auto const leave = [this](std::size_t end) {
       if constexpr (joins<Model>)
         if (end < Model::joins_below) return;
@@ -157,7 +145,7 @@ class BucketedGradients {
     return compute_gradients(model, batch, Leaving<follows_queue<R, E>, decltype(leave)>{leave}, together);
   }
 
-  bool under_way() const { return begun_; }                                // buckets may be in flight
+  bool under_way() const { return begun_; }  // buckets may be in flight
 
   void reduce(Gradients const& gradients, ReduceStatistics& traffic) {
     if (at_->size() == 1) return;
@@ -177,9 +165,9 @@ class BucketedGradients {
   }
 
   void reduce_exactly(Gradients const& gradients) {
-    auto const header = gradients.header().all();
+    auto const header  = gradients.header().all();
     auto const trailer = gradients.trailer().all();
-    auto both = std::array<float, plan::header + plan::trailer>{};
+    auto both          = std::array<float, plan::header + plan::trailer>{};
     std::copy(trailer.begin(), trailer.end(), std::copy(header.begin(), header.end(), both.begin()));
     if constexpr (requires { exact_.finish(); }) {
       exact_.restart(*at_, Span<float>{both}, Op::sum, tag_);
@@ -194,10 +182,10 @@ class BucketedGradients {
   E* at_;
   Tag tag_;
   TableSums<E> tables_;
-  std::size_t end_;                                                        // of the gradients that the reducer gets
+  std::size_t end_;  // of the gradients that the reducer gets
   bool begun_ = false;
   typename ReducerOf<R, E>::type reducer_;
-  typename ExactOperation<R, E>::type exact_;                              // of header and trailer, where R is lossy
+  typename ExactOperation<R, E>::type exact_;  // of header and trailer, where R is lossy
 };
 
 /// Rows of the gradients of what a replica owns, from all logical shards of a batch.
@@ -230,13 +218,12 @@ class OwnedRows {
   }
 
  private:
-  std::vector<RowList> rows_;                                              // (tables, replicas)
+  std::vector<RowList> rows_;  // (tables, replicas)
 };
 
 /// Sums of a replica's logical shards of a batch: each is computed by itself, then added up along the tree as far as
 /// this replica's shards go.
-template <int L>
-class ShardSums {
+template <int L> class ShardSums {
  public:
   /// mine      rank of this replica, of `replicas`
   /// learn     called as learn(model, rows of a shard): forward, loss and backward
@@ -258,9 +245,9 @@ class ShardSums {
     for (auto& rows : rows_) rows.clear();
     owned_.begin(model.gradients(), replicas);
     [[maybe_unused]] auto const apart = in_shards(model);
-    auto const end   = static_cast<int>(shards.end);
+    auto const end                    = static_cast<int>(shards.end);
     for (auto s = static_cast<int>(shards.begin); s < end + passes_more(model, shards, replicas, ends); ++s) {
-      if (s >= end) {                                                      // other replicas have a shard more
+      if (s >= end) {  // other replicas have a shard more
         learn(model, batch.rows_in({0, 0}));
         owned_.take(model.gradients());
         continue;
@@ -291,8 +278,7 @@ class ShardSums {
 
  private:
   /// Tells a model whose replicas ask one another in a step that each has a shard of its own, while the result lives.
-  template <class Model>
-  static auto in_shards(Model& model) {
+  template <class Model> static auto in_shards(Model& model) {
     if constexpr (requires { model.in_shards; }) {
       model.in_shards = true;
       return gsl::finally([&model] { model.in_shards = false; });
@@ -301,8 +287,7 @@ class ShardSums {
     }
   }
   /// Passes that a replica makes without a shard, so that all make as many: the others ask it for what it owns.
-  template <class Model>
-  static int passes_more(Model const&, Range shards, int replicas, Span<int const> ends) {
+  template <class Model> static int passes_more(Model const&, Range shards, int replicas, Span<int const> ends) {
     if constexpr (requires { requires Model::answers; }) {
       auto most = std::size_t{0};
       for (Rank rank = 0; rank < replicas; ++rank)
@@ -314,17 +299,15 @@ class ShardSums {
   }
 
   shard_tree::Sums sums_;
-  std::vector<RowList> rows_;                                              // for each table
+  std::vector<RowList> rows_;  // for each table
   OwnedRows owned_;
 };
 
 /// True if replicas may have different numbers of logical shards under R.
-template <class R>
-concept DealsShards = ShardedReduce<R> && requires(Span<int const> ends) { R::traffic_of(1, ends); };
+template <class R> concept DealsShards = ShardedReduce<R> && requires(Span<int const> ends) { R::traffic_of(1, ends); };
 
 /// Reduction of one model's gradients under Reproducible.
-template <class R, class E>
-class ShardedGradients {
+template <class R, class E> class ShardedGradients {
  public:
   ShardedGradients(R const& reduce, E& at, Gradients const& gradients, Tag first)
       : reduce_{placed_in(reduce, at.size(), gradients)}, at_{&at}, tag_{first}, traffic_{R::traffic_of(at.size())} {
@@ -335,14 +318,13 @@ class ShardedGradients {
     }
   }
 
-  template <class Model, class Batch>
-  Sum<float> compute(Model& model, Batch const& batch, Together together) {
+  template <class Model, class Batch> Sum<float> compute(Model& model, Batch const& batch, Together together) {
     static_assert(!joins<Model>,
                   "chorale: SyncBatchNorm does not go with Reproducible, which computes each logical shard by itself. "
                   "Use nn::BatchNorm, which looks at one shard, or another Reduce");
-    return sums_.compute(model, batch, at_->rank(), at_->size(), [&](Model& to, Batch const& shard) {
-      return compute_gradients(to, shard, LooksAtEnd{}, together);
-    }, shards_);
+    return sums_.compute(
+        model, batch, at_->rank(), at_->size(),
+        [&](Model& to, Batch const& shard) { return compute_gradients(to, shard, LooksAtEnd{}, together); }, shards_);
   }
   template <class Model, class Batch>
   Sum<float> compute_ahead(Model& model, Batch const& batch, LooksAtEnd, Together together) {
@@ -352,9 +334,7 @@ class ShardedGradients {
   static bool under_way() { return false; }
 
   /// Sets where the shards of each replica end: all replicas set the same, between two steps.
-  void deal_shards(std::vector<int> ends)
-    requires DealsShards<R>
-  {
+  void deal_shards(std::vector<int> ends) requires DealsShards<R> {
     traffic_ = R::traffic_of(at_->size(), ends);
     shards_  = std::move(ends);
   }
@@ -372,19 +352,17 @@ class ShardedGradients {
   R reduce_;
   E* at_;
   Tag tag_;
-  std::vector<std::size_t> ends_;                                          // of the buckets, if R cuts them
+  std::vector<std::size_t> ends_;  // of the buckets, if R cuts them
   decltype(R::traffic_of(1)) traffic_;
-  std::vector<int> shards_;                                                // ends of each replica's; empty: even
+  std::vector<int> shards_;  // ends of each replica's; empty: even
   TableSums<E> tables_;
   ShardSums<R::logical_shards> sums_;
 };
 
-template <class R, class E>
-struct LaneOf {
+template <class R, class E> struct LaneOf {
   using type = BucketedGradients<R, E>;
 };
-template <ShardedReduce R, class E>
-struct LaneOf<R, E> {
+template <ShardedReduce R, class E> struct LaneOf<R, E> {
   using type = ShardedGradients<R, E>;
 };
 

@@ -46,8 +46,7 @@ inline void rethrow_cause(std::vector<std::exception_ptr>& failures) {
 ///
 /// keeps   the threads live as long as the object; between runs they sleep
 /// cost    a run starts and ends with one atomic each way; it allocates nothing
-template <class D>
-class ReplicaThreads {
+template <class D> class ReplicaThreads {
  public:
   explicit ReplicaThreads(std::vector<D> devices) : devices_{std::move(devices)}, failures_(devices_.size()) {
     if constexpr (requires { D::connect(devices_); }) D::connect(devices_);
@@ -68,8 +67,7 @@ class ReplicaThreads {
   ///
   /// failed    called as failed(i, error) on the member that threw, so that it can release members that wait for it
   /// throws    the exception of the first member that failed by itself, not of those that gave up because of it
-  template <class Work, class Failed>
-  void run(Work&& work, Failed&& failed) {
+  template <class Work, class Failed> void run(Work&& work, Failed&& failed) {
     if (devices_.empty()) return;
     auto job = [&](std::size_t i) {
       try {
@@ -118,12 +116,11 @@ class ReplicaThreads {
   std::atomic<std::uint32_t> round_{0};
   std::atomic<int> working_{0};
   std::atomic<bool> ending_{false};
-  std::vector<NamedThread> threads_;                       // last: they use all of the above
+  std::vector<NamedThread> threads_;  // last: they use all of the above
 };
 
 /// Replicas that are not threads: the transport runs them in turns, all on the first device.
-template <class D>
-class InterleavedReplicas {
+template <class D> class InterleavedReplicas {
  public:
   explicit InterleavedReplicas(std::vector<D> devices) : devices_{std::move(devices)} {}
 
@@ -134,10 +131,9 @@ class InterleavedReplicas {
   /// replica works: until go_on() returns false.
   ///
   /// throws    like ReplicaThreads::run()
-  template <RunsItsRanks E, class Work, class Serve>
-  void run(std::vector<E>& endpoints, Work&& work, Serve&& serve) {
+  template <RunsItsRanks E, class Work, class Serve> void run(std::vector<E>& endpoints, Work&& work, Serve&& serve) {
     auto working     = size();
-    auto ended       = std::vector<bool>(size());                          // a replica that is started again ends twice
+    auto ended       = std::vector<bool>(size());  // a replica that is started again ends twice
     auto const scope = typename D::Scope{devices_[0]};
     auto failures    = E::run(endpoints, [&](E& at) {
       auto const i = static_cast<std::size_t>(&at - endpoints.data());

@@ -33,11 +33,11 @@ RowNumbers number_rows(auto& replica, std::uint64_t rows) {
                                 of_peer, rows),
                        "the same calls on every rank, and a look at the memory of that host."};
   };
-  auto const speak  = static_cast<int>(std::bit_floor(static_cast<unsigned>(replica.num_replicas())));
-  auto const silent = replica.num_replicas() - speak;                      // ranks 1, 3, .. have the rank before speak
-  constexpr auto most = std::uint64_t{1} << 40;                            // rows: no sum of them overflows
-  auto mine         = RowNumbers{.first = 0, .all = rows};
-  auto theirs       = std::uint64_t{0};
+  auto const speak    = static_cast<int>(std::bit_floor(static_cast<unsigned>(replica.num_replicas())));
+  auto const silent   = replica.num_replicas() - speak;  // ranks 1, 3, .. have the rank before speak
+  constexpr auto most = std::uint64_t{1} << 40;          // rows: no sum of them overflows
+  auto mine           = RowNumbers{.first = 0, .all = rows};
+  auto theirs         = std::uint64_t{0};
   if (rank < 2 * silent && rank % 2 == 1) {
     send(rank - 1, rows);
     receive(rank - 1, mine);
@@ -50,7 +50,7 @@ RowNumbers number_rows(auto& replica, std::uint64_t rows) {
     mine.all += theirs;
   }
   auto const place = rank < 2 * silent ? rank / 2 : rank - silent;
-  for (int bit = 1; bit < speak; bit *= 2) {                               // `all` is of `bit` neighbouring places
+  for (int bit = 1; bit < speak; bit *= 2) {  // `all` is of `bit` neighbouring places
     auto const other = place ^ bit;
     auto const peer  = other < silent ? 2 * other : other + silent;
     replica.exchange(peer, std::as_bytes(Span<std::uint64_t const>{&mine.all, 1}),

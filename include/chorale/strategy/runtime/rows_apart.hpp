@@ -60,10 +60,10 @@ class RowsApart {
   void meet(auto& replica, Rank peer, Variables const& variables, Gradients const& gradients) {
     auto const kept = of(gradients);
     for (std::size_t t = 0; t < kept.size(); ++t) {
-      auto& before      = kept[t];
-      auto const width  = before.width();
-      auto const mine   = std::array{static_cast<std::uint64_t>(before.size())};
-      auto theirs       = std::array<std::uint64_t, 1>{};
+      auto& before     = kept[t];
+      auto const width = before.width();
+      auto const mine  = std::array{static_cast<std::uint64_t>(before.size())};
+      auto theirs      = std::array<std::uint64_t, 1>{};
       replica.exchange(peer, std::as_bytes(Span<std::uint64_t const>{mine}),
                        std::as_writable_bytes(Span<std::uint64_t>{theirs}));
       auto const n = static_cast<std::size_t>(theirs[0]), m = before.size();
@@ -79,7 +79,7 @@ class RowsApart {
       exchange_in_pieces(Span<float const>{sent_}, values_, n * width, swap);
       for (auto const row : rows_)
         if (row >= before.table_rows()) refuse(sentence("rank {} sends row {}", peer, row), name, before);
-      auto& met = gradients.tables[t];                                     // free memory
+      auto& met = gradients.tables[t];  // free memory
       met.clear();
       for (std::size_t i = 0; i < n; ++i) met.add(rows_[i], values_.data() + i * width);
       for (std::size_t i = 0; i < m; ++i) {
@@ -96,7 +96,7 @@ class RowsApart {
  private:
   struct OfModel {
     std::uint64_t owner;
-    std::vector<RowGradients> kept;                                        // rows, and the values that all had
+    std::vector<RowGradients> kept;  // rows, and the values that all had
   };
 
   [[noreturn]] static void refuse(std::string const& what, std::string_view table, RowGradients const& of) {
@@ -109,7 +109,8 @@ class RowsApart {
     auto found = std::ranges::find(models_, gradients.owner, &OfModel::owner);
     if (found == models_.end()) {
       auto tables = std::vector<RowGradients>{};
-      for (auto const& table : gradients.tables) tables.emplace_back(table.variable(), table.table_rows(), table.width());
+      for (auto const& table : gradients.tables)
+        tables.emplace_back(table.variable(), table.table_rows(), table.width());
       models_.push_back({gradients.owner, std::move(tables)});
       found = models_.end() - 1;
     }
@@ -122,7 +123,8 @@ class RowsApart {
   static void keep(Variables const& variables, RowGradients& kept, std::size_t row) {
     if (kept.find(row) == kept.size()) kept.add(row, row_of(variables, kept, row).data());
   }
-  static void move_to_mean(Variables const& variables, RowGradients const& table, std::size_t row, Span<float const> x) {
+  static void move_to_mean(Variables const& variables, RowGradients const& table, std::size_t row,
+                           Span<float const> x) {
     auto const mine = row_of(variables, table, row);
     for (std::size_t c = 0; c < mine.size(); ++c) mine[c] = (mine[c] + x[c]) * 0.5F;
   }

@@ -38,7 +38,7 @@ void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> c
   };
   auto text = std::string{};
   for (auto const& line : lines) {
-    for (char const c : line) text += c >= ' ' && c <= '~' ? c : '?';      // for logs and terminals
+    for (char const c : line) text += c >= ' ' && c <= '~' ? c : '?';  // for logs and terminals
     text += '\n';
   }
   auto const mine    = Digest{Fnv1a<std::uint64_t>{}.add(text).value(), text.size()};
@@ -48,23 +48,25 @@ void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> c
 
   auto const rank = static_cast<Rank>(other - digests.begin());
   auto texts      = std::array<PerReplica<std::vector<char>>, 2>{PerReplica<std::vector<char>>{replicas},
-                                                                PerReplica<std::vector<char>>{replicas}};
-  live.run([&](auto& replica, std::vector<char>& first, std::vector<char>& second) {
-    auto const pass = [&](std::vector<char>& to, Rank root, std::uint64_t bytes) {
-      to.resize(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, piece_bytes)));  // more is not shown
-      if (replica.id() == root) std::ranges::copy(std::string_view{text}.substr(0, to.size()), to.begin());
-      replica.broadcast(Span<char>{to}, root);
-    };
-    pass(first, 0, digests[0].bytes);
-    pass(second, rank, other->bytes);
-  }, texts[0], texts[1]);
+                                                                 PerReplica<std::vector<char>>{replicas}};
+  live.run(
+      [&](auto& replica, std::vector<char>& first, std::vector<char>& second) {
+        auto const pass = [&](std::vector<char>& to, Rank root, std::uint64_t bytes) {
+          to.resize(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, piece_bytes)));  // more is not shown
+          if (replica.id() == root) std::ranges::copy(std::string_view{text}.substr(0, to.size()), to.begin());
+          replica.broadcast(Span<char>{to}, root);
+        };
+        pass(first, 0, digests[0].bytes);
+        pass(second, rank, other->bytes);
+      },
+      texts[0], texts[1]);
   auto const lines_of = [](std::vector<char> const& from) {
     auto all = std::vector<std::string>{{}};
     for (char const c : from) {
       if (c == '\n') all.emplace_back();
       else all.back() += c;
     }
-    all.pop_back();                                                        // each line ends with a line break
+    all.pop_back();  // each line ends with a line break
     return all;
   };
   throw Disagreement{Fault::model_mismatch,
@@ -74,11 +76,13 @@ void expect_same_lines(L& live, std::size_t replicas, std::vector<std::string> c
 }
 
 /// The description of a dataset in lines that ranks compare: its types, its number of elements, its source and stages.
-template <Dataset Data>
-std::vector<std::string> data_lines(Data const& data) {
+template <Dataset Data> std::vector<std::string> data_lines(Data const& data) {
   auto lines    = std::vector<std::string>{};
   using Element = typename Data::element;
-  if constexpr (requires { typename decltype(Element::x)::value_type; typename decltype(Element::y)::value_type; })
+  if constexpr (requires {
+                  typename decltype(Element::x)::value_type;
+                  typename decltype(Element::y)::value_type;
+                })
     lines.push_back("data element " + type_name<typename decltype(Element::x)::value_type>() + "," +
                     type_name<typename decltype(Element::y)::value_type>());
   auto const size = data.size();

@@ -53,16 +53,14 @@ inline void keep_shard(UnitMemory& memory, std::size_t unit) {
 /// The sums of the units of a copy: each is reduce-scattered when its gradients are final, while others are computed.
 ///
 /// order   the first half of R, for each unit by itself
-template <class R, class E>
-class UnitSums {
+template <class R, class E> class UnitSums {
   using Operation = typename ScatterOperation<typename R::scatter, E>::type;
 
  public:
   UnitSums(R const&, E& at, UnitMemory& memory) : at_{&at}, memory_{&memory} {}
 
   /// Computes forward, loss and backward of a share.
-  template <class Model, class Batch>
-  Sum<float> compute(Model& model, Batch const& batch) {
+  template <class Model, class Batch> Sum<float> compute(Model& model, Batch const& batch) {
     return compute_gradients(model, batch, LooksAtEnd{}, Together{});
   }
 
@@ -74,8 +72,11 @@ class UnitSums {
     traffic.bytes += x.size_bytes();
     if (at_->size() == 1) return keep_shard(*memory_, unit);
     auto& here = under_way_[place_of(unit)];
-    here.operation.restart(*at_, {.collective = Collective::reduce_scatter, .x = x, .op = Op::sum, .tag = tag,
-                                  .ends = memory_->cut().ends(unit)});
+    here.operation.restart(*at_, {.collective = Collective::reduce_scatter,
+                                  .x          = x,
+                                  .op         = Op::sum,
+                                  .tag        = tag,
+                                  .ends       = memory_->cut().ends(unit)});
     here.unit = static_cast<int>(unit);
   }
 
@@ -102,9 +103,7 @@ class UnitSums {
     Operation operation;
   };
 
-  std::size_t place_of(std::size_t unit) const {
-    return unit == memory_->units().turns ? 2 : memory_->buffer_of(unit);
-  }
+  std::size_t place_of(std::size_t unit) const { return unit == memory_->units().turns ? 2 : memory_->buffer_of(unit); }
   void complete(UnderWay& here) { keep_shard(*memory_, static_cast<std::size_t>(std::exchange(here.unit, -1))); }
   void finish(std::size_t i) {
     if (under_way_[i].unit < 0) return;
@@ -114,7 +113,7 @@ class UnitSums {
 
   E* at_;
   UnitMemory* memory_;
-  std::array<UnderWay, 3> under_way_;                                      // of the two buffers, and the kept unit
+  std::array<UnderWay, 3> under_way_;  // of the two buffers, and the kept unit
   ScheduleExecution<RecursiveDoublingAllReduce, E, float> ends_;
 };
 
@@ -123,8 +122,7 @@ class UnitSums {
 ///
 /// keeps   every rank makes as many passes, of which one with fewer logical shards only takes part in the last
 /// cost    memory for the sums of all units, as Reproducible has it under other strategies
-template <int L, class R, class E>
-class UnitSums<Reproducible<L, R>, E> {
+template <int L, class R, class E> class UnitSums<Reproducible<L, R>, E> {
  public:
   UnitSums(Reproducible<L, R> const& reduce, E& at, UnitMemory& memory)
       : reduce_{reduce}, at_{&at}, memory_{&memory}, half_{Reproducible<L, typename R::scatter>::traffic_of(at.size())},
@@ -132,10 +130,9 @@ class UnitSums<Reproducible<L, R>, E> {
     for (std::size_t u = 0; u < sums_.size(); ++u) sums_[u].resize(memory.size_of(u));
   }
 
-  template <class Model, class Batch>
-  Sum<float> compute(Model& model, Batch const& batch) {
+  template <class Model, class Batch> Sum<float> compute(Model& model, Batch const& batch) {
     auto const shards = share(static_cast<std::size_t>(L), at_->rank(), at_->size());
-    auto const passes = static_cast<std::size_t>((L + at_->size() - 1) / at_->size());     // of the rank with most
+    auto const passes = static_cast<std::size_t>((L + at_->size() - 1) / at_->size());  // of the rank with most
     auto const whole  = batch.global_rows != 0 ? batch.global_rows : batch.rows;
     CHORALE_EXPECTS(batch.first_row + batch.rows <= whole,
                     "rows " + std::to_string(batch.first_row) + " and " + std::to_string(batch.rows) +
@@ -174,7 +171,7 @@ class UnitSums<Reproducible<L, R>, E> {
     traffic.bytes += x.size_bytes();
     auto const& cut = memory_->cut();
     if (at_->size() == cut.world()) reduce_.reduce_scatter(*at_, half_, sums, 0, cut.ends(unit), x, tag);
-    else reduce_.all_reduce(*at_, whole_, sums, x, tag);                   // several ranks have the same shard
+    else reduce_.all_reduce(*at_, whole_, sums, x, tag);  // several ranks have the same shard
     keep_shard(*memory_, unit);
   }
   void poll() {}
@@ -194,9 +191,9 @@ class UnitSums<Reproducible<L, R>, E> {
   UnitMemory* memory_;
   ShardTraffic<typename R::scatter> half_;
   ShardTraffic<R> whole_;
-  std::vector<shard_tree::Sums> sums_;                                     // of each unit
+  std::vector<shard_tree::Sums> sums_;  // of each unit
   shard_tree::Sums ends_;
-  int shard_    = none;                                                    // that is computed now
+  int shard_    = none;  // that is computed now
   bool is_last_ = false;
 };
 
@@ -205,13 +202,12 @@ class UnitSums<Reproducible<L, R>, E> {
 ///
 /// keeps   a unit that is still in its buffer is not gathered again before the variables change
 /// cost    after the first step nothing is allocated, except under Reproducible
-template <class R, class E>
-class UnitExchange final : public UnitTraffic {
+template <class R, class E> class UnitExchange final : public UnitTraffic {
  public:
   /// first     of 65536 tags
   UnitExchange(R const& reduce, E& at, UnitMemory& memory, Tag first, ReduceStatistics& traffic)
       : at_{&at}, memory_{&memory}, first_{first}, traffic_{&traffic}, sums_{reduce, at, memory} {}
-  UnitExchange(UnitExchange const&)            = delete;                   // the memory has its address
+  UnitExchange(UnitExchange const&)            = delete;  // the memory has its address
   UnitExchange& operator=(UnitExchange const&) = delete;
   ~UnitExchange() { *link_ = nullptr; }
 
@@ -252,8 +248,8 @@ class UnitExchange final : public UnitTraffic {
       auto to           = x.begin();
       for (auto const range : ranges)
         if (!whole) to = std::copy_n(body.begin() + static_cast<std::ptrdiff_t>(range.begin), range.size(), to);
-      gather_.restart(*at_, {.collective = Collective::all_gather, .x = x, .tag = next_tag(),
-                             .ends = memory_->cut().ends(unit)});
+      gather_.restart(
+          *at_, {.collective = Collective::all_gather, .x = x, .tag = next_tag(), .ends = memory_->cut().ends(unit)});
       gather_.finish();
       auto from = x.begin();
       for (auto const range : ranges) {
@@ -299,9 +295,9 @@ class UnitExchange final : public UnitTraffic {
   std::uint32_t turn_ = 0;
   ReduceStatistics* traffic_;
   std::shared_ptr<UnitTraffic*> link_ = std::make_shared<UnitTraffic*>(this);
-  std::array<std::size_t, 2> held_{none, none};                            // unit in each buffer of variables
-  std::size_t gathers_ = none;                                             // unit that is being gathered
-  std::uint64_t seen_  = 0;                                                // version of the variables that are gathered
+  std::array<std::size_t, 2> held_{none, none};  // unit in each buffer of variables
+  std::size_t gathers_ = none;                   // unit that is being gathered
+  std::uint64_t seen_  = 0;                      // version of the variables that are gathered
   ScheduleExecution<typename GatherOf<R>::type, E, float> gather_;
   UnitSums<R, E> sums_;
 };

@@ -32,9 +32,9 @@ class Kernels<Cpu>::BatchNorm {
       : rt_{&rt}, in_{in}, channels_{static_cast<std::size_t>(channels)}, epsilon_{static_cast<double>(epsilon)},
         over_{over} {
     auto const known = order_of(in, channels_);
-    own_   = known ? in : plain;
-    order_ = known ? *known : *order_of(plain, channels_);
-    rows_  = static_cast<float>(onednn::dims_of(own_)[0]);
+    own_             = known ? in : plain;
+    order_           = known ? *known : *order_of(plain, channels_);
+    rows_            = static_cast<float>(onednn::dims_of(own_)[0]);
   }
 
   layout out() const { return own_; }
@@ -59,7 +59,7 @@ class Kernels<Cpu>::BatchNorm {
 
   void read_from(float const* x) {
     if (x_to_own_) x_to_own_.point(DNNL_ARG_FROM, x);
-    else p_.x = const_cast<float*>(x);                                     // only read
+    else p_.x = const_cast<float*>(x);  // only read
   }
 
   void forward(Pass const& pass) const {
@@ -68,7 +68,7 @@ class Kernels<Cpu>::BatchNorm {
       measure(pass);
     } else {
       for (std::size_t c = 0; c < channels_; ++c) use(c, p_.mean[c], static_cast<double>(p_.variance[c]));
-      at_.count[0] = std::numeric_limits<double>::infinity();              // no x changes them: see backward
+      at_.count[0] = std::numeric_limits<double>::infinity();  // no x changes them: see backward
     }
     for (std::size_t c = 0; c < channels_; ++c) at_.scale[c] = p_.kernel[c] * at_.inverse[c];
     std::copy_n(p_.bias, channels_, at_.beta);
@@ -108,14 +108,13 @@ class Kernels<Cpu>::BatchNorm {
     std::size_t padded() const { return blocks * lanes; }
   };
   struct Places {
-    double *sums, *count;                                                  // 2 C and one, sent together; of all pixels
-    float *mean, *inverse, *scale, *beta, *shift, *slope;                  // (C), padded; inverse: of the deviation
-    float *x, *dx;                                                         // in own_, if that is not in_
+    double *sums, *count;                                  // 2 C and one, sent together; of all pixels
+    float *mean, *inverse, *scale, *beta, *shift, *slope;  // (C), padded; inverse: of the deviation
+    float *x, *dx;                                         // in own_, if that is not in_
   };
 
   /// W numbers that stay in registers.
-  template <std::size_t W>
-  struct Lanes {
+  template <std::size_t W> struct Lanes {
     float of[W]{};
 
     Lanes() = default;
@@ -139,9 +138,9 @@ class Kernels<Cpu>::BatchNorm {
   Places place(onednn::Cutter& cut) const {
     auto const n       = order_.padded();
     auto const doubles = [&](std::size_t m) { return reinterpret_cast<double*>(cut.take_bytes(m * sizeof(double))); };
-    auto at  = Places{};
-    at.sums  = doubles(2 * n + 1);
-    at.count = doubles(1);
+    auto at            = Places{};
+    at.sums            = doubles(2 * n + 1);
+    at.count           = doubles(1);
     for (auto* some : {&at.mean, &at.inverse, &at.scale, &at.beta, &at.shift, &at.slope}) *some = cut.take_floats(n);
     if (own_ != in_) at.x = cut.take(own_), at.dx = cut.take(own_);
     return at;
@@ -154,11 +153,11 @@ class Kernels<Cpu>::BatchNorm {
   /// Computes mean and variance of all that is normalized together.
   void measure(Pass const& pass) const {
     std::fill_n(at_.mean, channels_, 0.0F);
-    add_up<false>(p_.x);                                                   // of x, and of x · x
+    add_up<false>(p_.x);  // of x, and of x · x
     auto const sums = Span<double>{at_.sums, 2 * channels_ + 1};
     sums.back()     = static_cast<double>(order_.rows * order_.pixels);
     join(pass, sums);
-    at_.count[0]    = sums.back();
+    at_.count[0] = sums.back();
     for (std::size_t c = 0; c < channels_; ++c) {
       auto const mean     = sums[c] / sums.back();
       auto const variance = std::max(0.0, sums[channels_ + c] / sums.back() - mean * mean);
@@ -174,8 +173,7 @@ class Kernels<Cpu>::BatchNorm {
   }
 
   /// For W channels: mean, factor and summand.
-  template <std::size_t W>
-  struct Affine {
+  template <std::size_t W> struct Affine {
     Lanes<W> mean, scale, beta;
 
     Affine(Places const& at, std::size_t channel)
@@ -184,8 +182,7 @@ class Kernels<Cpu>::BatchNorm {
   };
 
   /// Writes y, or, if Relu, max(y, 0). NaN stays.
-  template <bool Relu>
-  void normalize() const {
+  template <bool Relu> void normalize() const {
     each([&]<std::size_t W>(Lanes<W>, std::size_t channel, std::size_t from) {
       auto const affine         = Affine<W>{at_, channel};
       float const* __restrict x = p_.x + from;
@@ -199,8 +196,7 @@ class Kernels<Cpu>::BatchNorm {
   }
 
   /// Writes dx. If Relu, a dy counts only where y is above 0.
-  template <bool Relu>
-  void propagate() const {
+  template <bool Relu> void propagate() const {
     each([&]<std::size_t W>(Lanes<W>, std::size_t channel, std::size_t from) {
       auto const affine = Affine<W>{at_, channel};
       auto const shift = Lanes<W>{at_.shift + channel}, slope = Lanes<W>{at_.slope + channel};
@@ -209,7 +205,7 @@ class Kernels<Cpu>::BatchNorm {
       float* __restrict dx       = p_.dx + from;
       for (std::size_t i = 0; i < order_.pixels; ++i, x += order_.lanes, dy += order_.lanes, dx += order_.lanes)
         for (std::size_t k = 0; k < W; ++k) {
-          auto const on = Relu ? -static_cast<std::int32_t>(affine(x[k], k) > 0) : -1;     // all bits, or none
+          auto const on = Relu ? -static_cast<std::int32_t>(affine(x[k], k) > 0) : -1;  // all bits, or none
           auto const d  = std::bit_cast<float>(std::bit_cast<std::int32_t>(dy[k]) & on);
           dx[k]         = affine.scale.of[k] * (d - shift.of[k] - slope.of[k] * (x[k] - affine.mean.of[k]));
         }
@@ -217,8 +213,7 @@ class Kernels<Cpu>::BatchNorm {
   }
 
   /// Computes for each channel the sums of v, and then of v · (x - mean). If Relu, a v counts only where y is above 0.
-  template <bool Relu>
-  void add_up(float const* values) const {
+  template <bool Relu> void add_up(float const* values) const {
     auto const n = order_.padded();
     std::fill_n(at_.sums, 2 * n, 0.0);
     each([&]<std::size_t W>(Lanes<W>, std::size_t channel, std::size_t from) {
@@ -241,22 +236,22 @@ class Kernels<Cpu>::BatchNorm {
         at_.sums[n + channel + k] += times[k];
       }
     });
-    std::copy_n(at_.sums + n, channels_, at_.sums + channels_);            // without padding, in which layouts differ
+    std::copy_n(at_.sums + n, channels_, at_.sums + channels_);  // without padding, in which layouts differ
   }
 
   /// Four numbers as one value: of loops that add up in double, compilers do not make vector instructions.
   struct Four {
     static constexpr std::size_t size = 4;
-    using Floats  = float __attribute__((vector_size(4 * size)));
-    using Ints    = std::int32_t __attribute__((vector_size(4 * size)));
-    using Doubles = double __attribute__((vector_size(8 * size)));
+    using Floats                      = float __attribute__((vector_size(4 * size)));
+    using Ints                        = std::int32_t __attribute__((vector_size(4 * size)));
+    using Doubles                     = double __attribute__((vector_size(8 * size)));
   };
 
   /// The loop of add_up for W channels, with the same bits.
   template <bool Relu, std::size_t W>
   void add_up_fours(Affine<W> const& affine, float const* v, float const* x, double* plain, double* times) const {
-    using Floats = typename Four::Floats;
-    using Ints   = typename Four::Ints;
+    using Floats                 = typename Four::Floats;
+    using Ints                   = typename Four::Ints;
     constexpr std::size_t groups = W / Four::size;
     Floats mean[groups], scale[groups], beta[groups];
     typename Four::Doubles sums[groups]{}, products[groups]{};
@@ -270,7 +265,7 @@ class Kernels<Cpu>::BatchNorm {
         std::memcpy(&apart, x + g * Four::size, sizeof apart);
         apart -= mean[g];
         if constexpr (Relu) {
-          auto const on = Ints(apart * scale[g] + beta[g] > 0);            // all bits of those that count
+          auto const on = Ints(apart * scale[g] + beta[g] > 0);  // all bits of those that count
           one           = std::bit_cast<Floats>(std::bit_cast<Ints>(one) & on);
         }
         auto const precise = __builtin_convertvector(one, typename Four::Doubles);
@@ -282,8 +277,7 @@ class Kernels<Cpu>::BatchNorm {
   }
 
   /// Calls f(Lanes<W>, first channel, offset in memory) for W lanes at a time of each block of each row.
-  template <class F>
-  void each(F&& f) const {
+  template <class F> void each(F&& f) const {
     for (std::size_t r = 0; r < order_.rows; ++r)
       for (std::size_t b = 0; b < order_.blocks; ++b) {
         auto const channel = b * order_.lanes, from = (r * order_.blocks + b) * order_.pixels * order_.lanes;
@@ -299,9 +293,9 @@ class Kernels<Cpu>::BatchNorm {
   std::size_t channels_;
   double epsilon_;
   Normalize over_;
-  bool relu_ = false;                                                      // a ReLU that follows in place
+  bool relu_ = false;  // a ReLU that follows in place
   Order order_{};
-  float rows_ = 0;                                                         // of the share
+  float rows_ = 0;  // of the share
   Places at_{};
   Ports p_{};
   onednn::Call x_to_own_, own_to_dx_;

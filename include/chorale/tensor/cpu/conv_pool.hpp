@@ -26,11 +26,11 @@ class Kernels<Cpu>::ConvPool {
            bool wants_dx = true, bool biased = true)
       : rt_{&rt}, in_{in}, kernel_(static_cast<std::size_t>(conv.kernel * conv.kernel * conv.channels * filters)),
         bias_(biased ? static_cast<std::size_t>(filters) : 0) {
-    bool const rounded = rt.factors() != onednn::f32 &&                    // then each slice would keep its own x
+    bool const rounded = rt.factors() != onednn::f32 &&  // then each slice would keep its own x
                          Conv2D{rt, in, rows, conv, filters, wants_dx, biased}.rounds();
-    auto const count   = rounded ? 1 : slices(rows, conv, filters);
-    auto const n       = rows / count;
-    auto const own     = rounded ? in : Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx, biased}.in();
+    auto const count = rounded ? 1 : slices(rows, conv, filters);
+    auto const n     = rows / count;
+    auto const own   = rounded ? in : Conv2D{rt, onednn::with_rows(in, n), n, conv, filters, wants_dx, biased}.in();
     auto of_slice    = Conv2D{rt, own, n, conv, filters, wants_dx, biased};
     auto pooled      = Pool2D{rt, of_slice.out(), n, pool, kind};
     own_             = onednn::with_rows(own, rows);
@@ -47,7 +47,7 @@ class Kernels<Cpu>::ConvPool {
   void bind(Ports const& p) {
     auto cut      = onednn::Cutter{p.workspace};
     auto const at = place(cut);
-    auto const dx = p.dx == nullptr || own_ == in_ ? p.dx : at.x;          // x is no longer needed
+    auto const dx = p.dx == nullptr || own_ == in_ ? p.dx : at.x;  // x is no longer needed
     if (own_ != in_) {
       x_to_own_ = onednn::reorder(*rt_, in_, p.x, own_, at.x);
       if (p.dx != nullptr) own_to_dx_ = onednn::reorder(*rt_, own_, at.x, in_, p.dx);
@@ -56,10 +56,19 @@ class Kernels<Cpu>::ConvPool {
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       auto& [conv, pool] = slices_[i];
       auto const x = i * of_slice(own_), y = i * of_slice(out());
-      conv.bind({.x = (own_ == in_ ? p.x : at.x) + x, .y = at.between, .dx = dx == nullptr ? nullptr : dx + x,
-                 .dy = at.d_between, .kernel = p.kernel, .bias = p.bias, .d_kernel = i == 0 ? p.d_kernel : at.d_kernel,
-                 .d_bias = i == 0 ? p.d_bias : at.d_bias, .workspace = at.of_conv});
-      pool.bind({.x = at.between, .y = p.y + y, .dx = at.d_between, .dy = p.dy + y,
+      conv.bind({.x         = (own_ == in_ ? p.x : at.x) + x,
+                 .y         = at.between,
+                 .dx        = dx == nullptr ? nullptr : dx + x,
+                 .dy        = at.d_between,
+                 .kernel    = p.kernel,
+                 .bias      = p.bias,
+                 .d_kernel  = i == 0 ? p.d_kernel : at.d_kernel,
+                 .d_bias    = i == 0 ? p.d_bias : at.d_bias,
+                 .workspace = at.of_conv});
+      pool.bind({.x         = at.between,
+                 .y         = p.y + y,
+                 .dx        = at.d_between,
+                 .dy        = p.dy + y,
                  .workspace = at.of_pools + i * onednn::round_up(pool.workspace())});
     }
   }
@@ -103,9 +112,9 @@ class Kernels<Cpu>::ConvPool {
     auto const floats    = [](int a, int b, int c) {
       return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c) * sizeof(float);
     };
-    auto const kernel    = floats(conv.kernel * conv.kernel, conv.channels, filters);
-    auto const row       = floats(conv.out_height(), conv.out_width(), filters);
-    auto const budget    = cache * static_cast<std::size_t>(Cpu::threads_here());
+    auto const kernel = floats(conv.kernel * conv.kernel, conv.channels, filters);
+    auto const row    = floats(conv.out_height(), conv.out_width(), filters);
+    auto const budget = cache * static_cast<std::size_t>(Cpu::threads_here());
     if (kernel > cache / 16) return 1;
     for (int count = 1; rows / count >= 4; ++count)
       if (rows % count == 0 && row * static_cast<std::size_t>(rows / count) <= budget) return count;
@@ -116,14 +125,18 @@ class Kernels<Cpu>::ConvPool {
 
   Places place(onednn::Cutter& cut) const {
     auto const& [conv, pool] = slices_[0];
-    return {own_ == in_ ? nullptr : cut.take(own_), cut.take(conv.out()), cut.take(conv.out()),
-            cut.take_floats(kernel_), cut.take_floats(bias_), cut.take_bytes(conv.workspace()),
+    return {own_ == in_ ? nullptr : cut.take(own_),
+            cut.take(conv.out()),
+            cut.take(conv.out()),
+            cut.take_floats(kernel_),
+            cut.take_floats(bias_),
+            cut.take_bytes(conv.workspace()),
             cut.take_bytes(onednn::round_up(pool.workspace()) * slices_.size())};
   }
 
   runtime* rt_;
-  layout in_, own_;                                                        // of x: as given, and as slices need it
-  std::size_t kernel_, bias_;                                              // elements
+  layout in_, own_;            // of x: as given, and as slices need it
+  std::size_t kernel_, bias_;  // elements
   std::vector<Slice> slices_;
   onednn::Call x_to_own_, own_to_dx_;
   struct {

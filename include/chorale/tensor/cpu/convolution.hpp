@@ -23,7 +23,7 @@ namespace chorale {
 /// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
 class Kernels<Cpu>::Conv2D {
  public:
-  enum class Images { any, channels_last };                                // layouts of x and y that oneDNN may choose
+  enum class Images { any, channels_last };  // layouts of x and y that oneDNN may choose
 
   /// wants_dx    true if backward computes the gradient by x
   /// biased      true if there is a bias
@@ -55,7 +55,7 @@ class Kernels<Cpu>::Conv2D {
   }
 
   bool rounds() const { return factors_ != onednn::f32; }
-  layout in() const { return forward_.src_desc(); }                        // the one that oneDNN prefers
+  layout in() const { return forward_.src_desc(); }  // the one that oneDNN prefers
   layout out() const { return forward_.dst_desc(); }
   std::size_t workspace() const {
     auto cut = onednn::Cutter{};
@@ -64,22 +64,27 @@ class Kernels<Cpu>::Conv2D {
   }
 
   void bind(Ports const& p) {
-    auto cut         = onednn::Cutter{p.workspace};
-    auto const at    = place(cut);
-    auto const src   = forward_.src_desc(), dst = forward_.dst_desc();
+    auto cut       = onednn::Cutter{p.workspace};
+    auto const at  = place(cut);
+    auto const src = forward_.src_desc(), dst = forward_.dst_desc();
     auto const d_dst = weights_.diff_dst_desc(), d_src = data_.diff_src_desc();
-    auto* const x    = src == in_ ? p.x : at.x;
-    auto* const dy   = d_dst == dst ? p.dy : at.dy;
+    auto* const x  = src == in_ ? p.x : at.x;
+    auto* const dy = d_dst == dst ? p.dy : at.dy;
 
     if (src != in_) x_to_own_ = onednn::reorder(*rt_, in_, p.x, src, at.x);
     if (d_dst != dst) dy_to_own_ = onednn::reorder(*rt_, dst, p.dy, d_dst, at.dy);
     kernel_to_own_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, forward_.weights_desc(), at.kernel);
-    run_forward_   = {*rt_, dnnl::convolution_forward{forward_},
-                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_WEIGHTS, forward_.weights_desc(), at.kernel},
-                       {DNNL_ARG_BIAS, bias_, p.bias}, {DNNL_ARG_DST, dst, p.y},
+    run_forward_   = {*rt_,
+                      dnnl::convolution_forward{forward_},
+                      {{DNNL_ARG_SRC, src, x},
+                       {DNNL_ARG_WEIGHTS, forward_.weights_desc(), at.kernel},
+                       {DNNL_ARG_BIAS, bias_, p.bias},
+                       {DNNL_ARG_DST, dst, p.y},
                        {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
-    run_weights_   = {*rt_, dnnl::convolution_backward_weights{weights_},
-                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_DIFF_DST, d_dst, dy},
+    run_weights_   = {*rt_,
+                      dnnl::convolution_backward_weights{weights_},
+                      {{DNNL_ARG_SRC, src, x},
+                       {DNNL_ARG_DIFF_DST, d_dst, dy},
                        {DNNL_ARG_DIFF_WEIGHTS, weights_.diff_weights_desc(), at.d_kernel},
                        {DNNL_ARG_DIFF_BIAS, bias_, p.d_bias},
                        {DNNL_ARG_SCRATCHPAD, weights_.scratchpad_desc(), at.scratch}}};
@@ -87,7 +92,8 @@ class Kernels<Cpu>::Conv2D {
     if (p.dx == nullptr) return;
     if (data_.weights_desc() != forward_.weights_desc())
       kernel_to_data_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, data_.weights_desc(), at.data_kernel);
-    run_data_ = {*rt_, dnnl::convolution_backward_data{data_},
+    run_data_ = {*rt_,
+                 dnnl::convolution_backward_data{data_},
                  {{DNNL_ARG_DIFF_DST, d_dst, dy},
                   {DNNL_ARG_WEIGHTS, data_.weights_desc(), kernel_to_data_ ? at.data_kernel : at.kernel},
                   {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is no longer needed
@@ -142,28 +148,30 @@ class Kernels<Cpu>::Conv2D {
     auto const after      = onednn::dims{w.pad_after, w.pad_right};
     constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-    forward_ = onednn::describe<dnnl::convolution_forward>(
-        rt_->engine, attributes, dnnl::prop_kind::forward_training, direct, src, ker, bias_,
-        layout{result, onednn::f32, images}, strides, dilations, before, after);
+    forward_ = onednn::describe<dnnl::convolution_forward>(rt_->engine, attributes, dnnl::prop_kind::forward_training,
+                                                           direct, src, ker, bias_, layout{result, onednn::f32, images},
+                                                           strides, dilations, before, after);
     auto const d_dst = rounds() ? layout{result, factors_, images} : forward_.dst_desc();
     auto const d_src = rounds() ? layout{image, onednn::f32, images} : forward_.src_desc();
-    weights_ = onednn::describe_backward<dnnl::convolution_backward_weights>(
+    weights_         = onednn::describe_backward<dnnl::convolution_backward_weights>(
         rt_->engine, attributes, forward_, direct, forward_.src_desc(), layout{kernel, onednn::f32, onednn::tag::any},
         bias_, d_dst, strides, dilations, before, after);
-    data_ = onednn::describe_backward<dnnl::convolution_backward_data>(
-        rt_->engine, attributes, forward_, direct, d_src, ker, weights_.diff_dst_desc(), strides, dilations, before,
-        after);
+    data_ = onednn::describe_backward<dnnl::convolution_backward_data>(rt_->engine, attributes, forward_, direct, d_src,
+                                                                       ker, weights_.diff_dst_desc(), strides,
+                                                                       dilations, before, after);
   }
 
   Places place(onednn::Cutter& cut) const {
     auto const scratch = std::max({forward_.scratchpad_desc().get_size(), weights_.scratchpad_desc().get_size(),
                                    data_.scratchpad_desc().get_size()});
-    auto const& wider = data_.diff_src_desc().get_size() > forward_.src_desc().get_size() ? data_.diff_src_desc()
-                                                                                           : forward_.src_desc();
-    auto const own    = forward_.src_desc() != in_ || data_.diff_src_desc() != in_;
+    auto const& wider =
+        data_.diff_src_desc().get_size() > forward_.src_desc().get_size() ? data_.diff_src_desc() : forward_.src_desc();
+    auto const own = forward_.src_desc() != in_ || data_.diff_src_desc() != in_;
     return {own ? cut.take(wider) : nullptr,
             weights_.diff_dst_desc() == forward_.dst_desc() ? nullptr : cut.take(weights_.diff_dst_desc()),
-            cut.take(forward_.weights_desc()), cut.take(weights_.diff_weights_desc()), cut.take(data_.weights_desc()),
+            cut.take(forward_.weights_desc()),
+            cut.take(weights_.diff_weights_desc()),
+            cut.take(data_.weights_desc()),
             cut.take_bytes(scratch)};
   }
 
@@ -184,15 +192,17 @@ class Kernels<Cpu>::Conv2D {
 class Kernels<Cpu>::Pool2D {
  public:
   Pool2D(runtime& rt, layout const& in, int rows, Window const& w, Pool pool) : rt_{&rt}, in_{in} {
-    auto const algorithm  = pool == Pool::max ? dnnl::algorithm::pooling_max
-                                              : dnnl::algorithm::pooling_avg_exclude_padding;
+    auto const algorithm =
+        pool == Pool::max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_exclude_padding;
     auto const attributes = onednn::user_scratchpad();
-    auto const dst     = layout{{rows, w.channels, w.out_height(), w.out_width()}, onednn::f32, onednn::tag::any};
-    auto const windows = onednn::Windows{.strides = {w.stride, w.stride}, .kernel = {w.kernel, w.kernel},
-                                         .before = {w.pad_before, w.pad_left}, .after = {w.pad_after, w.pad_right}};
-    forward_  = onednn::describe_pool(rt.engine, attributes, algorithm, in, dst, windows);
-    backward_ = onednn::describe_pool_backward(rt.engine, attributes, forward_, algorithm, in, forward_.dst_desc(),
-                                               windows);
+    auto const dst        = layout{{rows, w.channels, w.out_height(), w.out_width()}, onednn::f32, onednn::tag::any};
+    auto const windows    = onednn::Windows{.strides = {w.stride, w.stride},
+                                            .kernel  = {w.kernel, w.kernel},
+                                            .before  = {w.pad_before, w.pad_left},
+                                            .after   = {w.pad_after, w.pad_right}};
+    forward_              = onednn::describe_pool(rt.engine, attributes, algorithm, in, dst, windows);
+    backward_ =
+        onednn::describe_pool_backward(rt.engine, attributes, forward_, algorithm, in, forward_.dst_desc(), windows);
     if (pool == Pool::max && std::string_view{forward_.impl_info_str()}.find("avx512") == std::string_view::npos)
       loops_ = cpu::MaxPool::of(in, forward_.dst_desc(), w);
   }
@@ -211,19 +221,23 @@ class Kernels<Cpu>::Pool2D {
     winners_      = reinterpret_cast<std::uint8_t*>(at.winners);
     if (loops_) return;
     auto const dst = forward_.dst_desc();
-    run_forward_ = {*rt_, dnnl::pooling_forward{forward_},
-                    {{DNNL_ARG_SRC, in_, p.x}, {DNNL_ARG_DST, dst, p.y},
-                     {DNNL_ARG_WORKSPACE, forward_.workspace_desc(), at.winners},
-                     {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
+    run_forward_   = {*rt_,
+                      dnnl::pooling_forward{forward_},
+                      {{DNNL_ARG_SRC, in_, p.x},
+                       {DNNL_ARG_DST, dst, p.y},
+                       {DNNL_ARG_WORKSPACE, forward_.workspace_desc(), at.winners},
+                       {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
     if (p.dx == nullptr) return;
-    run_backward_ = {*rt_, dnnl::pooling_backward{backward_},
-                     {{DNNL_ARG_DIFF_DST, dst, p.dy}, {DNNL_ARG_DIFF_SRC, in_, p.dx},
+    run_backward_ = {*rt_,
+                     dnnl::pooling_backward{backward_},
+                     {{DNNL_ARG_DIFF_DST, dst, p.dy},
+                      {DNNL_ARG_DIFF_SRC, in_, p.dx},
                       {DNNL_ARG_WORKSPACE, forward_.workspace_desc(), at.winners},
                       {DNNL_ARG_SCRATCHPAD, backward_.scratchpad_desc(), at.scratch}}};
   }
 
   void read_from(float const* x) {
-    p_.x = const_cast<float*>(x);                                          // only read
+    p_.x = const_cast<float*>(x);  // only read
     run_forward_.point(DNNL_ARG_SRC, x);
   }
   void forward(Pass const&) const {
@@ -237,7 +251,7 @@ class Kernels<Cpu>::Pool2D {
 
  private:
   struct Places {
-    std::byte *winners, *scratch;                                          // which pixel of each window was the largest
+    std::byte *winners, *scratch;  // which pixel of each window was the largest
   };
   Places place(onednn::Cutter& cut) const {
     if (loops_) return {cut.take_bytes(loops_->winners()), nullptr};

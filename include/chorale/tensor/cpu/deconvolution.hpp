@@ -40,32 +40,39 @@ class Kernels<Cpu>::Conv2DTranspose {
   }
 
   void bind(Ports const& p) {
-    auto cut         = onednn::Cutter{p.workspace};
-    auto const at    = place(cut);
-    auto const src   = forward_.src_desc(), dst = forward_.dst_desc();
+    auto cut       = onednn::Cutter{p.workspace};
+    auto const at  = place(cut);
+    auto const src = forward_.src_desc(), dst = forward_.dst_desc();
     auto const d_dst = weights_.diff_dst_desc(), d_src = data_.diff_src_desc();
-    auto* const x    = src == in_ ? p.x : at.x;
-    auto* const dy   = d_dst == dst ? p.dy : at.dy;
+    auto* const x  = src == in_ ? p.x : at.x;
+    auto* const dy = d_dst == dst ? p.dy : at.dy;
 
     if (src != in_) x_to_own_ = onednn::reorder(*rt_, in_, p.x, src, at.x);
     if (d_dst != dst) dy_to_own_ = onednn::reorder(*rt_, dst, p.dy, d_dst, at.dy);
     kernel_to_own_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, forward_.weights_desc(), at.kernel);
-    run_forward_   = {*rt_, dnnl::deconvolution_forward{forward_},
-                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_WEIGHTS, forward_.weights_desc(), at.kernel},
-                       {DNNL_ARG_BIAS, bias_, p.bias}, {DNNL_ARG_DST, dst, p.y},
+    run_forward_   = {*rt_,
+                      dnnl::deconvolution_forward{forward_},
+                      {{DNNL_ARG_SRC, src, x},
+                       {DNNL_ARG_WEIGHTS, forward_.weights_desc(), at.kernel},
+                       {DNNL_ARG_BIAS, bias_, p.bias},
+                       {DNNL_ARG_DST, dst, p.y},
                        {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
-    run_weights_   = {*rt_, dnnl::deconvolution_backward_weights{weights_},
-                      {{DNNL_ARG_SRC, src, x}, {DNNL_ARG_DIFF_DST, d_dst, dy},
+    run_weights_   = {*rt_,
+                      dnnl::deconvolution_backward_weights{weights_},
+                      {{DNNL_ARG_SRC, src, x},
+                       {DNNL_ARG_DIFF_DST, d_dst, dy},
                        {DNNL_ARG_DIFF_WEIGHTS, weights_.diff_weights_desc(), at.d_kernel},
                        {DNNL_ARG_DIFF_BIAS, bias_, p.d_bias},
                        {DNNL_ARG_SCRATCHPAD, weights_.scratchpad_desc(), at.scratch}}};
     own_to_kernel_ = onednn::reorder(*rt_, weights_.diff_weights_desc(), at.d_kernel, plain_kernel_, p.d_kernel);
     if (p.dx == nullptr) return;
     kernel_to_data_ = onednn::reorder(*rt_, plain_kernel_, p.kernel, data_.weights_desc(), at.data_kernel);
-    run_data_ = {*rt_, dnnl::deconvolution_backward_data{data_},
-                 {{DNNL_ARG_DIFF_DST, d_dst, dy}, {DNNL_ARG_WEIGHTS, data_.weights_desc(), at.data_kernel},
-                  {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is no longer needed
-                  {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
+    run_data_       = {*rt_,
+                       dnnl::deconvolution_backward_data{data_},
+                       {{DNNL_ARG_DIFF_DST, d_dst, dy},
+                        {DNNL_ARG_WEIGHTS, data_.weights_desc(), at.data_kernel},
+                        {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is no longer needed
+                        {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
     if (d_src != in_) own_to_dx_ = onednn::reorder(*rt_, d_src, at.x, in_, p.dx);
   }
 
@@ -114,9 +121,8 @@ class Kernels<Cpu>::Conv2DTranspose {
     auto const after      = onednn::dims{w.pad_after, w.pad_right};
     constexpr auto direct = dnnl::algorithm::deconvolution_direct;
 
-    forward_ = onednn::describe<dnnl::deconvolution_forward>(
-        rt_->engine, attributes, dnnl::prop_kind::forward_training, direct, src, kernel, bias_, dst, strides, before,
-        after);
+    forward_ = onednn::describe<dnnl::deconvolution_forward>(rt_->engine, attributes, dnnl::prop_kind::forward_training,
+                                                             direct, src, kernel, bias_, dst, strides, before, after);
     auto const backward = [&](layout const& d_dst) {
       weights_ = onednn::describe_backward<dnnl::deconvolution_backward_weights>(
           rt_->engine, attributes, forward_, direct, forward_.src_desc(), kernel, bias_, d_dst, strides, before, after);
@@ -125,7 +131,7 @@ class Kernels<Cpu>::Conv2DTranspose {
           before, after);
     };
     backward(forward_.dst_desc());
-    if (auto const slow = references(); slow > 0) {                        // of one filter: for that layout there are loops
+    if (auto const slow = references(); slow > 0) {  // of one filter: for that layout there are loops
       backward(dst);
       if (references() >= slow) backward(forward_.dst_desc());
     }
@@ -134,12 +140,14 @@ class Kernels<Cpu>::Conv2DTranspose {
   Places place(onednn::Cutter& cut) const {
     auto const scratch = std::max({forward_.scratchpad_desc().get_size(), weights_.scratchpad_desc().get_size(),
                                    data_.scratchpad_desc().get_size()});
-    auto const& wider  = data_.diff_src_desc().get_size() > forward_.src_desc().get_size() ? data_.diff_src_desc()
-                                                                                            : forward_.src_desc();
-    auto const own     = forward_.src_desc() != in_ || data_.diff_src_desc() != in_;
+    auto const& wider =
+        data_.diff_src_desc().get_size() > forward_.src_desc().get_size() ? data_.diff_src_desc() : forward_.src_desc();
+    auto const own = forward_.src_desc() != in_ || data_.diff_src_desc() != in_;
     return {own ? cut.take(wider) : nullptr,
             weights_.diff_dst_desc() == forward_.dst_desc() ? nullptr : cut.take(weights_.diff_dst_desc()),
-            cut.take(forward_.weights_desc()), cut.take(weights_.diff_weights_desc()), cut.take(data_.weights_desc()),
+            cut.take(forward_.weights_desc()),
+            cut.take(weights_.diff_weights_desc()),
+            cut.take(data_.weights_desc()),
             cut.take_bytes(scratch)};
   }
 

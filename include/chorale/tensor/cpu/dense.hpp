@@ -19,26 +19,25 @@ namespace chorale {
 /// source    tf.keras.layers.Dense; oneDNN inner product
 class Kernels<Cpu>::Dense {
  public:
-  static constexpr bool apart = true;                                      // gradients by variables may come later
+  static constexpr bool apart = true;  // gradients by variables may come later
 
   Dense(runtime& rt, layout const& in, int rows, int inputs, int units)
-      : rt_{&rt}, in_{in}, out_{matrix(rows, units)},
-        kernel_{{units, inputs}, onednn::f32, onednn::tag::ba}, bias_{{units}, onednn::f32, onednn::tag::x},
-        rows_{static_cast<std::size_t>(rows)}, inputs_{static_cast<std::size_t>(inputs)},
-        units_{static_cast<std::size_t>(units)} {
+      : rt_{&rt}, in_{in}, out_{matrix(rows, units)}, kernel_{{units, inputs}, onednn::f32, onednn::tag::ba},
+        bias_{{units}, onednn::f32, onednn::tag::x}, rows_{static_cast<std::size_t>(rows)},
+        inputs_{static_cast<std::size_t>(inputs)}, units_{static_cast<std::size_t>(units)} {
     auto const attributes = onednn::user_scratchpad();
     auto const factors    = rt.factors();
-    auto const plain      = factors == onednn::f32;                        // all operands in place
+    auto const plain      = factors == onednn::f32;  // all operands in place
     auto const x          = plain ? in_ : layout{onednn::dims_of(in_), factors, onednn::tag::ab};
     auto const dy         = plain ? out_ : layout{onednn::dims_of(out_), factors, onednn::tag::ab};
     auto const kernel     = plain ? kernel_ : layout{onednn::dims_of(kernel_), factors, onednn::tag::any};
     auto const d_kernel   = plain ? kernel_ : layout{onednn::dims_of(kernel_), onednn::f32, onednn::tag::any};
     using onednn::describe_backward;
-    forward_ = onednn::describe<dnnl::inner_product_forward>(
-        rt.engine, attributes, dnnl::prop_kind::forward_training, x, kernel, bias_, out_);
+    forward_ = onednn::describe<dnnl::inner_product_forward>(rt.engine, attributes, dnnl::prop_kind::forward_training,
+                                                             x, kernel, bias_, out_);
     weights_ = describe_backward<dnnl::inner_product_backward_weights>(rt.engine, attributes, forward_, x, d_kernel,
                                                                        bias_, dy);
-    data_ = describe_backward<dnnl::inner_product_backward_data>(rt.engine, attributes, forward_, in_, kernel, dy);
+    data_    = describe_backward<dnnl::inner_product_backward_data>(rt.engine, attributes, forward_, in_, kernel, dy);
   }
 
   layout out() const { return out_; }
@@ -51,9 +50,9 @@ class Kernels<Cpu>::Dense {
   bool reads_workspace() const { return in_ != forward_.src_desc() || kernel_ != forward_.weights_desc(); }
 
   void bind(Ports const& p) {
-    p_            = p;
-    auto cut      = onednn::Cutter{p.workspace};
-    auto const at = place(cut);
+    p_             = p;
+    auto cut       = onednn::Cutter{p.workspace};
+    auto const at  = place(cut);
     auto const own = [&](onednn::Call& there, layout const& from, float* data, layout const& to, float* copy) {
       if (copy == nullptr) return data;
       there = onednn::reorder(*rt_, from, data, to, copy);
@@ -63,27 +62,35 @@ class Kernels<Cpu>::Dense {
     auto* const kernel   = own(kernel_to_own_, kernel_, p.kernel, forward_.weights_desc(), at.kernel);
     auto* const dy       = own(dy_to_own_, out_, p.dy, weights_.diff_dst_desc(), at.dy);
     auto* const d_kernel = at.d_kernel == nullptr ? p.d_kernel : at.d_kernel;
-    run_forward_ = {*rt_, dnnl::inner_product_forward{forward_},
-                    {{DNNL_ARG_SRC, forward_.src_desc(), x}, {DNNL_ARG_WEIGHTS, forward_.weights_desc(), kernel},
-                     {DNNL_ARG_BIAS, bias_, p.bias}, {DNNL_ARG_DST, out_, p.y},
-                     {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
-    run_weights_ = {*rt_, dnnl::inner_product_backward_weights{weights_},
-                    {{DNNL_ARG_SRC, forward_.src_desc(), x}, {DNNL_ARG_DIFF_DST, weights_.diff_dst_desc(), dy},
-                     {DNNL_ARG_DIFF_WEIGHTS, weights_.diff_weights_desc(), d_kernel},
-                     {DNNL_ARG_DIFF_BIAS, bias_, p.d_bias},
-                     {DNNL_ARG_SCRATCHPAD, weights_.scratchpad_desc(), at.scratch}}};
+    run_forward_         = {*rt_,
+                            dnnl::inner_product_forward{forward_},
+                            {{DNNL_ARG_SRC, forward_.src_desc(), x},
+                             {DNNL_ARG_WEIGHTS, forward_.weights_desc(), kernel},
+                             {DNNL_ARG_BIAS, bias_, p.bias},
+                             {DNNL_ARG_DST, out_, p.y},
+                             {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), at.scratch}}};
+    run_weights_         = {*rt_,
+                            dnnl::inner_product_backward_weights{weights_},
+                            {{DNNL_ARG_SRC, forward_.src_desc(), x},
+                             {DNNL_ARG_DIFF_DST, weights_.diff_dst_desc(), dy},
+                             {DNNL_ARG_DIFF_WEIGHTS, weights_.diff_weights_desc(), d_kernel},
+                             {DNNL_ARG_DIFF_BIAS, bias_, p.d_bias},
+                             {DNNL_ARG_SCRATCHPAD, weights_.scratchpad_desc(), at.scratch}}};
     if (at.d_kernel != nullptr)
       own_to_kernel_ = onednn::reorder(*rt_, weights_.diff_weights_desc(), at.d_kernel, kernel_, p.d_kernel);
     if (p.dx == nullptr) return;
     auto const again = data_.weights_desc() != forward_.weights_desc();
     auto* const back = again ? own(kernel_to_data_, kernel_, p.kernel, data_.weights_desc(), at.data_kernel) : kernel;
-    run_data_ = {*rt_, dnnl::inner_product_backward_data{data_},
-                 {{DNNL_ARG_DIFF_DST, data_.diff_dst_desc(), dy}, {DNNL_ARG_WEIGHTS, data_.weights_desc(), back},
-                  {DNNL_ARG_DIFF_SRC, in_, p.dx}, {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
+    run_data_        = {*rt_,
+                        dnnl::inner_product_backward_data{data_},
+                        {{DNNL_ARG_DIFF_DST, data_.diff_dst_desc(), dy},
+                         {DNNL_ARG_WEIGHTS, data_.weights_desc(), back},
+                         {DNNL_ARG_DIFF_SRC, in_, p.dx},
+                         {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
   }
 
   void read_from(float const* x) {
-    p_.x = const_cast<float*>(x);                                          // only read
+    p_.x = const_cast<float*>(x);  // only read
     if (x_to_own_) return x_to_own_.point(DNNL_ARG_FROM, x);
     run_forward_.point(DNNL_ARG_SRC, x);
     run_weights_.point(DNNL_ARG_SRC, x);
@@ -128,7 +135,8 @@ class Kernels<Cpu>::Dense {
     auto const unless = [&](layout const& original, layout const& wanted) {
       return original == wanted ? nullptr : cut.take(wanted);
     };
-    return {unless(in_, forward_.src_desc()), unless(kernel_, forward_.weights_desc()),
+    return {unless(in_, forward_.src_desc()),
+            unless(kernel_, forward_.weights_desc()),
             data_.weights_desc() == forward_.weights_desc() ? nullptr : unless(kernel_, data_.weights_desc()),
             unless(out_, weights_.diff_dst_desc()),
             unless(kernel_, weights_.diff_weights_desc()),
@@ -156,7 +164,7 @@ class Kernels<Cpu>::Activate {
   Activate(runtime& rt, layout const& in, Activation f, float alpha)
       : rt_{&rt}, in_{in}, from_y_{differentiates_from_y(f)}, is_relu_{f == Activation::relu} {
     auto const attributes = onednn::user_scratchpad();
-    if (f == Activation::softplus) alpha = 1.0F;                           // oneDNN 3 divides by it
+    if (f == Activation::softplus) alpha = 1.0F;  // oneDNN 3 divides by it
     forward_  = onednn::describe_eltwise(rt.engine, attributes, onto(f), in, alpha);
     backward_ = onednn::describe_eltwise_backward(rt.engine, attributes, forward_, onto(f), in, alpha);
   }
@@ -170,9 +178,11 @@ class Kernels<Cpu>::Activate {
     if (is_relu_ && p.x == p.y) question_ = rt_->relus.ask(p.y);
     run_forward_ = {*rt_, dnnl::eltwise_forward{forward_}, {{DNNL_ARG_SRC, in_, p.x}, {DNNL_ARG_DST, in_, p.y}}};
     if (p.dx == nullptr) return;
-    run_backward_ = {*rt_, dnnl::eltwise_backward{backward_},
+    run_backward_ = {*rt_,
+                     dnnl::eltwise_backward{backward_},
                      {{from_y_ ? DNNL_ARG_DST : DNNL_ARG_SRC, in_, from_y_ ? p.y : p.x},
-                      {DNNL_ARG_DIFF_DST, in_, p.dy}, {DNNL_ARG_DIFF_SRC, in_, p.dx}}};
+                      {DNNL_ARG_DIFF_DST, in_, p.dy},
+                      {DNNL_ARG_DIFF_SRC, in_, p.dx}}};
   }
 
   void read_from(float const* x) {
@@ -199,13 +209,13 @@ class Kernels<Cpu>::Activate {
     switch (f) {
       case Activation::relu:
       case Activation::leaky_relu: return a::eltwise_relu_use_dst_for_bwd;
-      case Activation::elu:        return a::eltwise_elu_use_dst_for_bwd;
-      case Activation::tanh:       return a::eltwise_tanh_use_dst_for_bwd;
-      case Activation::sigmoid:    return a::eltwise_logistic_use_dst_for_bwd;
-      case Activation::softplus:   return a::eltwise_soft_relu;
-      case Activation::gelu:       return a::eltwise_gelu_erf;
-      case Activation::silu:       return a::eltwise_swish;
-      case Activation::gelu_tanh:  return a::eltwise_gelu_tanh;
+      case Activation::elu: return a::eltwise_elu_use_dst_for_bwd;
+      case Activation::tanh: return a::eltwise_tanh_use_dst_for_bwd;
+      case Activation::sigmoid: return a::eltwise_logistic_use_dst_for_bwd;
+      case Activation::softplus: return a::eltwise_soft_relu;
+      case Activation::gelu: return a::eltwise_gelu_erf;
+      case Activation::silu: return a::eltwise_swish;
+      case Activation::gelu_tanh: return a::eltwise_gelu_tanh;
     }
     return a::undef;
   }
@@ -214,7 +224,7 @@ class Kernels<Cpu>::Activate {
   layout in_;
   bool from_y_, is_relu_;
   Ports p_{};
-  std::optional<std::size_t> question_;                                    // to the kernel that writes x
+  std::optional<std::size_t> question_;  // to the kernel that writes x
   dnnl::eltwise_forward::primitive_desc forward_;
   dnnl::eltwise_backward::primitive_desc backward_;
   onednn::Call run_forward_, run_backward_;
@@ -228,8 +238,8 @@ class Kernels<Cpu>::Softmax {
  public:
   Softmax(runtime& rt, layout const& in) : rt_{&rt}, in_{in} {
     auto const attributes = onednn::user_scratchpad();
-    forward_  = onednn::describe_softmax(rt.engine, attributes, in, 1);
-    backward_ = onednn::describe_softmax_backward(rt.engine, attributes, forward_, in, 1);
+    forward_              = onednn::describe_softmax(rt.engine, attributes, in, 1);
+    backward_             = onednn::describe_softmax_backward(rt.engine, attributes, forward_, in, 1);
   }
 
   layout out() const { return in_; }
@@ -239,12 +249,17 @@ class Kernels<Cpu>::Softmax {
   bool reads_workspace() const { return false; }
 
   void bind(Ports const& p) {
-    run_forward_ = {*rt_, dnnl::softmax_forward{forward_},
-                    {{DNNL_ARG_SRC, in_, p.x}, {DNNL_ARG_DST, in_, p.y},
+    run_forward_ = {*rt_,
+                    dnnl::softmax_forward{forward_},
+                    {{DNNL_ARG_SRC, in_, p.x},
+                     {DNNL_ARG_DST, in_, p.y},
                      {DNNL_ARG_SCRATCHPAD, forward_.scratchpad_desc(), p.workspace}}};
     if (p.dx == nullptr) return;
-    run_backward_ = {*rt_, dnnl::softmax_backward{backward_},
-                     {{DNNL_ARG_DST, in_, p.y}, {DNNL_ARG_DIFF_DST, in_, p.dy}, {DNNL_ARG_DIFF_SRC, in_, p.dx},
+    run_backward_ = {*rt_,
+                     dnnl::softmax_backward{backward_},
+                     {{DNNL_ARG_DST, in_, p.y},
+                      {DNNL_ARG_DIFF_DST, in_, p.dy},
+                      {DNNL_ARG_DIFF_SRC, in_, p.dx},
                       {DNNL_ARG_SCRATCHPAD, backward_.scratchpad_desc(), p.workspace}}};
   }
 
@@ -286,7 +301,7 @@ class Kernels<Cpu>::Sum {
 
   /// in        0: x; 1: other
   void read_from(std::size_t in, float const* from) {
-    auto* const at = const_cast<float*>(from);                             // only read
+    auto* const at = const_cast<float*>(from);  // only read
     if (in == 0) p_.x = at;
     else if (there_) there_.point(DNNL_ARG_FROM, at);
     else p_.other = at;
@@ -297,7 +312,7 @@ class Kernels<Cpu>::Sum {
     if (relu_) sum_relu(n, p_.x, p_.other, p_.y);
     else sum(n, p_.x, p_.other, p_.y);
   }
-  void backward(Pass const&) const {                                       // dx is dy
+  void backward(Pass const&) const {  // dx is dy
     if (back_) back_();
   }
 

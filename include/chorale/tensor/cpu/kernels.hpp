@@ -112,7 +112,7 @@ struct Loops {
     return static_cast<float>(sum_over(rows, [=](std::size_t r) {
       auto const label = r * classes + static_cast<std::size_t>(labels[r]);
       auto const at    = std::max(p[label], least_probability);
-      d_p[label] = -1.0F / at;
+      d_p[label]       = -1.0F / at;
       return -std::log(at);
     }));
   }
@@ -125,7 +125,7 @@ struct Loops {
                                               float const* targets, float* d_p) {
     return static_cast<float>(sum_over(rows * classes, [=](std::size_t i) {
       auto const at = std::max(p[i], least_probability);
-      d_p[i] = -targets[i] / at;
+      d_p[i]        = -targets[i] / at;
       return -targets[i] * std::log(at);
     }));
   }
@@ -138,7 +138,7 @@ struct Loops {
     auto const scale = 1.0F / static_cast<float>(width);
     return static_cast<float>(sum_of_many(rows * width, [=](std::size_t i) {
       auto const difference = outputs[i] - targets[i];
-      d_outputs[i] = 2.0F * difference * scale;
+      d_outputs[i]          = 2.0F * difference * scale;
       return difference * difference * scale;
     }));
   }
@@ -155,8 +155,8 @@ struct Loops {
   static double squared_norm(Span<float const> g) { return SquareTree::sum(g); }
 
   struct SgdStep {
-    float rate, scale, momentum;                                           // the gradient is g · scale + decay · w;
-    float decay = 0, shrink = 0;                                           // before the step, w shrinks by shrink · w
+    float rate, scale, momentum;  // the gradient is g · scale + decay · w;
+    float decay = 0, shrink = 0;  // before the step, w shrinks by shrink · w
   };
 
   static void sgd(Span<float> w, float const* g, SgdStep s) {
@@ -186,8 +186,8 @@ struct Loops {
   }
 
   struct AdamStep {
-    float rate, scale, beta_1, beta_2, epsilon, decay;                  // the gradient is g · scale; w shrinks by decay
-    float correct_1, correct_2;                                            // 1 / (1 - beta^t)
+    float rate, scale, beta_1, beta_2, epsilon, decay;  // the gradient is g · scale; w shrinks by decay
+    float correct_1, correct_2;                         // 1 / (1 - beta^t)
   };
 
   /// cost      one pass over all four, shared by as many threads as kernels run on if they are large
@@ -213,7 +213,7 @@ struct Loops {
     auto const random = Random{pass.now.drawn(), stream};
     auto const scale  = 1.0F / (1.0F - rate);
     auto const limit  = static_cast<std::uint32_t>(static_cast<double>(rate) * 4294967296.0);
-    auto const blocks = (width + 3) / 4;                                   // Philox gives four words at a time
+    auto const blocks = (width + 3) / 4;  // Philox gives four words at a time
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t b = 0; b < blocks; ++b) {
         auto const words = random.words((pass.now.first_row + r) * blocks + b);
@@ -234,16 +234,15 @@ struct Loops {
     float* const value = w.data();
     for (std::size_t i = 0; i < w.size(); ++i) {
       auto const grad = g[i] * s.scale;
-      m[i] = normal(s.beta_1 * m[i] + (1.0F - s.beta_1) * grad);
-      v[i] = normal(s.beta_2 * v[i] + (1.0F - s.beta_2) * (grad * grad));
-      value[i] = value[i] * (1.0F - s.decay) - rate * (m[i] / (std::sqrt(v[i] * s.correct_2) + s.epsilon));
+      m[i]            = normal(s.beta_1 * m[i] + (1.0F - s.beta_1) * grad);
+      v[i]            = normal(s.beta_2 * v[i] + (1.0F - s.beta_2) * (grad * grad));
+      value[i]        = value[i] * (1.0F - s.decay) - rate * (m[i] / (std::sqrt(v[i] * s.correct_2) + s.epsilon));
     }
   }
 
   /// Calls f(begin, end) for ranges that are all of n numbers together: one, or several on as many threads as kernels
   /// run on, if there are enough numbers that threads save more than they cost.
-  template <class F>
-  static void in_parts(std::size_t n, F const& f) {
+  template <class F> static void in_parts(std::size_t n, F const& f) {
     constexpr auto part = std::size_t{1} << 16;
     if (n < 8 * part) return f(std::size_t{0}, n);
     Cpu::each(static_cast<std::ptrdiff_t>((n + part - 1) / part), [&](std::ptrdiff_t i) {
@@ -269,8 +268,7 @@ struct Loops {
 namespace chorale {
 
 /// Kernels of CPUs: oneDNN, and loops of this library where oneDNN has none or a slower one.
-template <>
-struct Kernels<Cpu> : cpu::Loops {
+template <> struct Kernels<Cpu> : cpu::Loops {
   using layout  = onednn::desc;
   using runtime = onednn::Runtime;
 

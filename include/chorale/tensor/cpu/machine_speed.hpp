@@ -14,8 +14,8 @@ namespace chorale {
 
 /// What a device, or several, can do in a second at best.
 struct MachineSpeed {
-  double products = 0;                                                     // multiplications of a large matrix product
-  double bytes    = 0;                                                     // read and written by a = b + s c
+  double products = 0;  // multiplications of a large matrix product
+  double bytes    = 0;  // read and written by a = b + s c
 
   MachineSpeed& operator+=(MachineSpeed const& other) {
     products += other.products;
@@ -53,10 +53,10 @@ inline MachineSpeed measure_speed(Cpu const& device, std::size_t moved) {
   auto const parts      = std::max(Cpu::threads_here(), 1);
   auto const of_triad   = least(6, [&] {
     Cpu::each(parts, [&](std::ptrdiff_t i) {
-      auto const part      = share(numbers, static_cast<int>(i), parts);
-      auto* const to       = a + part.begin;
-      auto const* const b  = a + numbers + part.begin;
-      auto const* const c  = a + 2 * numbers + part.begin;
+      auto const part     = share(numbers, static_cast<int>(i), parts);
+      auto* const to      = a + part.begin;
+      auto const* const b = a + numbers + part.begin;
+      auto const* const c = a + 2 * numbers + part.begin;
       for (std::size_t k = 0; k < part.size(); ++k) to[k] = b[k] + 0.25F * c[k];
     });
   });

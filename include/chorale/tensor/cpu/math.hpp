@@ -19,25 +19,25 @@ namespace chorale::cpu {
 /// returns   relative error at most 1e-7; 0 below -87.3, where the result would be subnormal, and e^87.3 above 87.3
 /// source    Cody & Waite's reduction to |r| <= ln 2 / 2; the polynomial of Cephes' expf
 inline float exp(float x) {
-  constexpr float log2_e = 1.44269504F, shift = 12'582'912.0F;             // 1.5 · 2^23: adding it rounds to an integer
-  constexpr float ln2_high = 0.693359375F, ln2_low = -2.12194440e-4F;      // n · the first is exact
+  constexpr float log2_e = 1.44269504F, shift = 12'582'912.0F;         // 1.5 · 2^23: adding it rounds to an integer
+  constexpr float ln2_high = 0.693359375F, ln2_low = -2.12194440e-4F;  // n · the first is exact
   // Compared as integers: compilers do not make vector instructions of a choice between floats, which may trap.
   constexpr auto most = std::bit_cast<std::int32_t>(87.3F), infinite = std::int32_t{0x7f80'0000};
-  auto const bits     = std::bit_cast<std::int32_t>(x), size = bits & 0x7fff'ffff;
-  auto const far      = -static_cast<std::int32_t>((size > most) & (size <= infinite));      // all bits, or none
-  auto const near     = std::bit_cast<float>((far & most) | (~far & size) | (bits & ~0x7fff'ffff));
-  auto const whole    = near * log2_e + shift;
-  auto const n        = whole - shift;
-  auto const r        = (near - n * ln2_high) - n * ln2_low;
-  auto p              = 1.9875691500e-4F;
-  p                   = p * r + 1.3981999507e-3F;
-  p                   = p * r + 8.3334519073e-3F;
-  p                   = p * r + 4.1665795894e-2F;
-  p                   = p * r + 1.6666665459e-1F;
-  p                   = p * r + 5.0000001201e-1F;
-  p                   = p * (r * r) + r + 1.0F;
-  auto const power    = std::bit_cast<std::int32_t>(whole) - std::bit_cast<std::int32_t>(shift) + 127;
-  auto const y        = p * std::bit_cast<float>(static_cast<std::uint32_t>(power) << 23U);
+  auto const bits = std::bit_cast<std::int32_t>(x), size = bits & 0x7fff'ffff;
+  auto const far   = -static_cast<std::int32_t>((size > most) & (size <= infinite));  // all bits, or none
+  auto const near  = std::bit_cast<float>((far & most) | (~far & size) | (bits & ~0x7fff'ffff));
+  auto const whole = near * log2_e + shift;
+  auto const n     = whole - shift;
+  auto const r     = (near - n * ln2_high) - n * ln2_low;
+  auto p           = 1.9875691500e-4F;
+  p                = p * r + 1.3981999507e-3F;
+  p                = p * r + 8.3334519073e-3F;
+  p                = p * r + 4.1665795894e-2F;
+  p                = p * r + 1.6666665459e-1F;
+  p                = p * r + 5.0000001201e-1F;
+  p                = p * (r * r) + r + 1.0F;
+  auto const power = std::bit_cast<std::int32_t>(whole) - std::bit_cast<std::int32_t>(shift) + 127;
+  auto const y     = p * std::bit_cast<float>(static_cast<std::uint32_t>(power) << 23U);
   return std::bit_cast<float>(std::bit_cast<std::int32_t>(y) & ~(far & (bits >> 31)));
 }
 
@@ -47,11 +47,10 @@ inline float sigmoid(float x) { return 1 / (1 + cpu::exp(-x)); }
 inline float tanh(float x) { return 1 - 2 / (1 + cpu::exp(2 * x)); }
 
 /// The sum of f(0) to f(n - 1), added up in 16 lanes: the same bits for the same numbers.
-template <class F>
-inline float sum_of(std::size_t n, F&& f) {
+template <class F> inline float sum_of(std::size_t n, F&& f) {
   constexpr std::size_t width = 16;
-  auto lanes = std::array<float, width>{};
-  auto i     = std::size_t{0};
+  auto lanes                  = std::array<float, width>{};
+  auto i                      = std::size_t{0};
   for (; i + width <= n; i += width)
     for (std::size_t k = 0; k < width; ++k) lanes[k] += f(i + k);
   for (std::size_t k = 0; k < n % width; ++k) lanes[k] += f(i + k);
@@ -62,10 +61,9 @@ inline float sum_of(std::size_t n, F&& f) {
 
 /// The sum of f(0) to f(n - 1) for any n: blocks in 16 lanes, and these in double. See sum_over(), which is for
 /// functions that are no vector instructions.
-template <class F>
-inline double sum_of_many(std::size_t n, F&& f) {
+template <class F> inline double sum_of_many(std::size_t n, F&& f) {
   constexpr std::size_t block = 256;
-  auto sum = 0.0;
+  auto sum                    = 0.0;
   for (std::size_t begin = 0; begin < n; begin += block)
     sum += static_cast<double>(sum_of(std::min(block, n - begin), [&](std::size_t i) { return f(begin + i); }));
   return sum;
@@ -74,7 +72,7 @@ inline double sum_of_many(std::size_t n, F&& f) {
 /// The largest of n numbers, at least one.
 inline float largest(std::size_t n, float const* x) {
   constexpr std::size_t width = 16;
-  auto lanes = std::array<float, width>{};
+  auto lanes                  = std::array<float, width>{};
   lanes.fill(x[0]);
   auto i = std::size_t{0};
   for (; i + width <= n; i += width)

@@ -13,8 +13,8 @@ namespace chorale::cpu {
 /// One factor of a matrix product, in row-major memory.
 struct Factor {
   float const* data;
-  std::size_t stride;                                                      // elements between rows in memory
-  bool transposed = false;                                                 // true if memory holds the transpose
+  std::size_t stride;       // elements between rows in memory
+  bool transposed = false;  // true if memory holds the transpose
 };
 
 /// Where a matrix product goes: c = alpha a b + beta c.

@@ -32,12 +32,12 @@ class MaxPool {
     return MaxPool{in, out, window, y.get_size() / sizeof(float)};
   }
 
-  std::size_t winners() const { return winners_; }                         // bytes
+  std::size_t winners() const { return winners_; }  // bytes
 
   void forward(float const* x, float* y, std::uint8_t* winners) const {
     each_window([&](Index from, Index to, Pixels pixels) {
       for (Index lane = 0; lane < in_.lanes; lane += wide) {
-        auto best  = Floats{}, value = Floats{};
+        auto best = Floats{}, value = Floats{};
         auto which = Ints{} + pixels[0].number;
         std::memcpy(&best, x + (from + pixels[0].offset + lane), sizeof best);
         for (auto const& pixel : pixels.subspan(1)) {
@@ -55,7 +55,7 @@ class MaxPool {
 
   /// dx    all of it is written
   void backward(float const* dy, std::uint8_t const* winners, float* dx) const {
-    auto const apart = window_.stride >= window_.kernel;                   // no pixel is in two windows
+    auto const apart = window_.stride >= window_.kernel;  // no pixel is in two windows
     if (!is_tiled()) std::fill_n(dx, in_.image * in_.images, 0.0F);
     each_window([&](Index from, Index to, Pixels pixels) {
       for (Index lane = 0; lane < in_.lanes; lane += wide) {
@@ -83,10 +83,10 @@ class MaxPool {
 
   struct Order {
     Index images, blocks, lanes;
-    Index image, block, row, column;                                       // elements from one to the next
+    Index image, block, row, column;  // elements from one to the next
   };
   struct Pixel {
-    Index offset;                                                          // from the window's corner
+    Index offset;  // from the window's corner
     std::int32_t number;
   };
   using Pixels = Span<Pixel const>;
@@ -96,7 +96,7 @@ class MaxPool {
 
   static Order order_of(onednn::desc const& layout) {
     auto const of       = onednn::blocking_of(layout);
-    auto const& strides = of.strides;                                      // of image, block of channels, row, column
+    auto const& strides = of.strides;  // of image, block of channels, row, column
     auto const lanes    = of.plain && strides[1] == 1 ? of.sizes[1] : of.channels;
     return {of.sizes[0], of.padded[1] / lanes, lanes, strides[0], strides[1], strides[2], strides[3]};
   }
@@ -120,18 +120,17 @@ class MaxPool {
   }
 
   /// Calls f(element of x at the window's corner, which may be in the padding; element of y; pixels of the window).
-  template <class F>
-  void each_window(F f) const {
+  template <class F> void each_window(F f) const {
     Cpu::each(in_.images * in_.blocks, [&](Index unit) {
       auto const image = unit / in_.blocks, block = unit % in_.blocks;
       auto pixels = std::array<Pixel, most * most>{};
       auto n      = std::size_t{0};
-      bool inner  = false;                                                 // n pixels are those of any inner window
+      bool inner  = false;  // n pixels are those of any inner window
       for (Index h = 0; h < window_.out_height(); ++h)
         for (Index v = 0; v < window_.out_width(); ++v) {
           auto const top = h * window_.stride - window_.pad_before, left = v * window_.stride - window_.pad_left;
-          auto const cut = top < 0 || left < 0 || top + window_.kernel > window_.height ||
-                           left + window_.kernel > window_.width;
+          auto const cut =
+              top < 0 || left < 0 || top + window_.kernel > window_.height || left + window_.kernel > window_.width;
           if (cut || !inner) n = pixels_at(top, left, pixels);
           inner = !cut;
           f(image * in_.image + block * in_.block + top * in_.row + left * in_.column,

@@ -6,8 +6,8 @@
 #include <chorale/tensor/cpu/onednn_api.hpp>
 #include <chorale/tensor/kernels.hpp>
 
-#include <dnnl.hpp>
 #include <sys/mman.h>
+#include <dnnl.hpp>
 
 #include <array>
 #include <cstddef>
@@ -64,12 +64,14 @@ class Relus {
 ///
 /// throws  OutOfMemory
 inline dnnl::engine make_engine() {
-  constexpr auto needed      = std::size_t{16} << 20;                     // oneDNN 2.7 takes 6 MB with AVX-512
+  constexpr auto needed      = std::size_t{16} << 20;  // oneDNN 2.7 takes 6 MB with AVX-512
   static auto const has_code = [] {
     auto* const room = ::mmap(nullptr, needed, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED)
-      throw OutOfMemory{"oneDNN needs " + std::to_string(needed) + " bytes of memory for the code of its products, and "
-                        "this process may not have as many more.", "more memory, or a higher limit of it (ulimit -v)."};
+      throw OutOfMemory{"oneDNN needs " + std::to_string(needed) +
+                            " bytes of memory for the code of its products, and "
+                            "this process may not have as many more.",
+                        "more memory, or a higher limit of it (ulimit -v)."};
     ::munmap(room, needed);
     auto x = std::array<float, 64>{}, y = x;
     return dnnl_sgemm('N', 'N', 8, 8, 8, 1, x.data(), 8, x.data(), 8, 0, y.data(), 8) == dnnl_success;
@@ -82,7 +84,7 @@ inline dnnl::engine make_engine() {
 struct Runtime {
   dnnl::engine engine = make_engine();
   dnnl::stream stream{engine};
-  Products rounds_to = Products::f32;                                      // set before kernels are made
+  Products rounds_to = Products::f32;  // set before kernels are made
   Relus relus{};
 
   /// Type of the factors of products. Without AMX oneDNN has nothing faster than float.
@@ -124,7 +126,7 @@ inline dnnl::primitive_attr user_scratchpad() {
 class Call {
  public:
   struct Operand {
-    int argument;                                                          // DNNL_ARG_...
+    int argument;  // DNNL_ARG_...
     desc layout;
     void* data;
   };
@@ -133,7 +135,7 @@ class Call {
   Call(Runtime const& runtime, dnnl::primitive primitive, std::initializer_list<Operand> operands)
       : stream_{runtime.stream}, primitive_{std::move(primitive)} {
     for (auto const& operand : operands) {
-      if (operand.layout.get_size() == 0) continue;                        // a primitive that needs no scratch, say
+      if (operand.layout.get_size() == 0) continue;  // a primitive that needs no scratch, say
       memories_.at(count_)  = dnnl::memory{operand.layout, runtime.engine, operand.data};
       arguments_.at(count_) = {operand.argument, memories_[count_].get()};
       ++count_;
@@ -149,8 +151,8 @@ class Call {
   }
 
   void operator()() const {
-    auto const status = dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(count_),
-                                               arguments_.data());
+    auto const status =
+        dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(count_), arguments_.data());
     CHORALE_ENSURES(status == dnnl_success, "oneDNN returned status " + std::to_string(status));
   }
 

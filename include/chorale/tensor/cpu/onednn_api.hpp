@@ -5,7 +5,8 @@
 #pragma once
 
 #if !__has_include(<dnnl.hpp>)
-#error "chorale: <dnnl.hpp> is not on the include path. Try: apt-get install libdnnl-dev (Debian), dnf install \
+#error \
+    "chorale: <dnnl.hpp> is not on the include path. Try: apt-get install libdnnl-dev (Debian), dnf install \
 onednn-devel (Fedora), brew install onednn (Homebrew) or vcpkg install onednn"
 #endif
 
@@ -40,8 +41,7 @@ inline std::string version() {
 }
 
 /// True for oneDNN 2, where an operation is described by a value of its own before there is a primitive for it.
-template <class P>
-concept DescribesOperations = requires { typename P::desc; };
+template <class P> concept DescribesOperations = requires { typename P::desc; };
 
 /// Describes a primitive P to oneDNN by the arguments of its operation.
 template <class P, class... Args>
@@ -76,8 +76,7 @@ typename P::primitive_desc describe_eltwise_backward(dnnl::engine const& engine,
 }
 
 /// What a primitive does with its result: the function f of each number.
-template <class Ops = dnnl::post_ops>
-Ops followed_by(dnnl::algorithm f) {
+template <class Ops = dnnl::post_ops> Ops followed_by(dnnl::algorithm f) {
   auto ops = Ops{};
   if constexpr (requires { ops.append_eltwise(f, 0.0F, 0.0F); }) ops.append_eltwise(f, 0.0F, 0.0F);
   else ops.append_eltwise(1.0F, f, 0.0F, 0.0F);
@@ -112,8 +111,7 @@ typename P::primitive_desc describe_pool(dnnl::engine const& engine, dnnl::primi
   constexpr auto training = dnnl::prop_kind::forward_training;
   if constexpr (DescribesOperations<P>)
     return describe<P>(engine, attributes, training, pool, x, y, w.strides, w.kernel, w.before, w.after);
-  else
-    return describe<P>(engine, attributes, training, pool, x, y, w.strides, w.kernel, dims{0, 0}, w.before, w.after);
+  else return describe<P>(engine, attributes, training, pool, x, y, w.strides, w.kernel, dims{0, 0}, w.before, w.after);
 }
 template <class P = dnnl::pooling_backward>
 typename P::primitive_desc describe_pool_backward(dnnl::engine const& engine, dnnl::primitive_attr const& attributes,
@@ -128,20 +126,18 @@ typename P::primitive_desc describe_pool_backward(dnnl::engine const& engine, dn
 }
 
 /// Dimensions of a layout, in oneDNN's order.
-template <class Layout>
-dims dims_of(Layout const& layout) {
+template <class Layout> dims dims_of(Layout const& layout) {
   if constexpr (requires { layout.get_dims(); }) return layout.get_dims();
   else return layout.dims();
 }
 
 /// Order of numbers in memory.
 struct Blocking {
-  dims sizes, padded, strides;                                             // of each dimension, the last two in blocks
-  bool plain;                                                              // no dimension is cut into blocks
-  dnnl_dim_t channels = 1;                                                 // in a block, if channels alone are cut
+  dims sizes, padded, strides;  // of each dimension, the last two in blocks
+  bool plain;                   // no dimension is cut into blocks
+  dnnl_dim_t channels = 1;      // in a block, if channels alone are cut
 };
-template <class Layout>
-Blocking blocking_of(Layout const& layout) {
+template <class Layout> Blocking blocking_of(Layout const& layout) {
   auto const of = [](dims sizes, dims padded, dims strides, int inner, auto const& where, auto const& blocks) {
     auto const channels = inner == 1 && where[0] == 1 ? static_cast<dnnl_dim_t>(blocks[0]) : 1;
     return Blocking{std::move(sizes), std::move(padded), std::move(strides), inner == 0, channels};
@@ -188,8 +184,7 @@ class Places {
 /// Layout like the given one, for another number of rows.
 ///
 /// layout    plain, or with channels in blocks
-template <class Layout>
-Layout with_rows(Layout const& layout, int rows) {
+template <class Layout> Layout with_rows(Layout const& layout, int rows) {
   if constexpr (requires { layout.data; }) {
     auto other         = layout;
     other.data.dims[0] = other.data.padded_dims[0] = rows;
@@ -202,8 +197,9 @@ Layout with_rows(Layout const& layout, int rows) {
     for (auto const blocked : {tag::nChw16c, tag::nChw8c, tag::nChw4c})
       if (from.sizes.size() == 4 && layout == Layout{from.sizes, layout.get_data_type(), blocked})
         return {sizes, layout.get_data_type(), blocked};
-    CHORALE_ENSURES(sizes == from.sizes, "a layout of oneDNN cuts more than channels into blocks, and cannot be given " +
-                                             std::to_string(rows) + " rows");
+    CHORALE_ENSURES(sizes == from.sizes,
+                    "a layout of oneDNN cuts more than channels into blocks, and cannot be given " +
+                        std::to_string(rows) + " rows");
     return layout;
   }
 }

@@ -21,7 +21,8 @@ __device__ inline float normalized(float x, float mean, float scale, float beta)
 /// Adds up two sums for each channel: add(at, channel, sums) adds the contribution of element `at`.
 template <class F>
 cudaError_t add_channels(std::size_t pixels, std::size_t channels, ChannelSums to, cudaStream_t queue, F add) {
-  return add_columns<2>(pixels, channels, to.parts, queue,
+  return add_columns<2>(
+      pixels, channels, to.parts, queue,
       [=] __device__(std::size_t p, std::size_t c, double* sum) { add(p * channels + c, c, sum); },
       [=] __device__(std::size_t part, std::size_t c, double const* sum) {
         to.at[part * 2 * channels + c]            = sum[0];
@@ -30,9 +31,9 @@ cudaError_t add_channels(std::size_t pixels, std::size_t channels, ChannelSums t
 }
 
 /// Calls take(channel, sums) with both sums of each channel.
-template <class F>
-cudaError_t take_channels(std::size_t channels, ChannelSums of, cudaStream_t queue, F take) {
-  return add_columns<2>(of.parts, channels, 1, queue,
+template <class F> cudaError_t take_channels(std::size_t channels, ChannelSums of, cudaStream_t queue, F take) {
+  return add_columns<2>(
+      of.parts, channels, 1, queue,
       [=] __device__(std::size_t part, std::size_t c, double* sum) {
         sum[0] += of.at[part * 2 * channels + c];
         sum[1] += of.at[part * 2 * channels + channels + c];
@@ -61,8 +62,8 @@ cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, T const*
                               T const* dy, ChannelSums to, cudaStream_t queue) {
   return add_channels(pixels, channels, to, queue, [=] __device__(std::size_t at, std::size_t c, double* sum) {
     auto const mean = of.of.mean[c], here = static_cast<float>(x[at]), back = static_cast<float>(dy[at]);
-    auto const cut  = of.relu != 0 && !(normalized(here, mean, of.gamma[c] * of.of.inverse[c], of.beta[c]) > 0);
-    auto const d    = static_cast<double>(cut ? 0 : back);
+    auto const cut = of.relu != 0 && !(normalized(here, mean, of.gamma[c] * of.of.inverse[c], of.beta[c]) > 0);
+    auto const d   = static_cast<double>(cut ? 0 : back);
     sum[0] += d;
     sum[1] += d * static_cast<double>(here - mean);
   });
@@ -72,10 +73,11 @@ template <class T>
 cudaError_t normalize(std::size_t pixels, std::size_t channels, T const* x, Normalization const& by, T* y,
                       cudaStream_t queue) {
   auto const relu = by.relu;
-  return map_rows(pixels * channels, channels, queue,
-      [=] __device__(T here, T& to, float mean, float inverse, float gamma, float beta) {
+  return map_rows(
+      pixels * channels, channels, queue,
+      [=] __device__(T here, T & to, float mean, float inverse, float gamma, float beta) {
         auto const value = normalized(static_cast<float>(here), mean, gamma * inverse, beta);
-        to = static_cast<T>(relu != 0 && value < 0 ? 0 : value);
+        to               = static_cast<T>(relu != 0 && value < 0 ? 0 : value);
       },
       read(x), written(y), of_column(by.of.mean), of_column(by.of.inverse), of_column(by.gamma), of_column(by.beta));
 }
@@ -84,13 +86,14 @@ template <class T>
 cudaError_t normalize_back(std::size_t pixels, std::size_t channels, T const* x, Normalization const& of,
                            float const* slopes, T const* dy, T* dx, cudaStream_t queue) {
   auto const relu = of.relu;
-  return map_rows(pixels * channels, channels, queue,
-      [=] __device__(T at, T back, T& to, float mean, float inverse, float gamma, float beta, float of_sum,
+  return map_rows(
+      pixels * channels, channels, queue,
+      [=] __device__(T at, T back, T & to, float mean, float inverse, float gamma, float beta, float of_sum,
                      float of_product) {
         auto const here = static_cast<float>(at), scale = gamma * inverse;
-        auto const cut  = relu != 0 && !(normalized(here, mean, scale, beta) > 0);
-        auto const d    = cut ? 0 : static_cast<float>(back);
-        to = static_cast<T>(scale * (d - of_sum - of_product * (here - mean)));
+        auto const cut = relu != 0 && !(normalized(here, mean, scale, beta) > 0);
+        auto const d   = cut ? 0 : static_cast<float>(back);
+        to             = static_cast<T>(scale * (d - of_sum - of_product * (here - mean)));
       },
       read(x), read(dy), written(dx), of_column(of.of.mean), of_column(of.of.inverse), of_column(of.gamma),
       of_column(of.beta), of_column(slopes), of_column(slopes + channels));
@@ -99,9 +102,8 @@ cudaError_t normalize_back(std::size_t pixels, std::size_t channels, T const* x,
 }  // namespace detail
 
 cudaError_t channel_sums(std::size_t pixels, std::size_t channels, Values x, ChannelSums to, cudaStream_t queue) {
-  return detail::typed(x.of, [&]<class T>(T) {
-    return detail::channel_sums(pixels, channels, x.as<T const>(), to, queue);
-  });
+  return detail::typed(x.of,
+                       [&]<class T>(T) { return detail::channel_sums(pixels, channels, x.as<T const>(), to, queue); });
 }
 cudaError_t channel_sums_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of, Values dy,
                               ChannelSums to, cudaStream_t queue) {
@@ -117,9 +119,8 @@ cudaError_t sum_parts(std::size_t channels, ChannelSums of, double* sums, cudaSt
 }
 cudaError_t normalize(std::size_t pixels, std::size_t channels, Values x, Normalization const& by, Values y,
                       cudaStream_t queue) {
-  return detail::typed(x.of, [&]<class T>(T) {
-    return detail::normalize(pixels, channels, x.as<T const>(), by, y.as<T>(), queue);
-  });
+  return detail::typed(
+      x.of, [&]<class T>(T) { return detail::normalize(pixels, channels, x.as<T const>(), by, y.as<T>(), queue); });
 }
 cudaError_t normalize_back(std::size_t pixels, std::size_t channels, Values x, Normalization const& of,
                            float const* slopes, Values dy, Values dx, cudaStream_t queue) {
@@ -134,10 +135,10 @@ cudaError_t moments(std::size_t channels, ChannelSums sums, double count, float 
     auto const mean   = sum[0] / count;
     auto const rest   = sum[1] / count - mean * mean;
     auto const spread = rest > 0 ? rest : 0;
-    to.mean[c]    = static_cast<float>(mean);
-    to.inverse[c] = static_cast<float>(1 / sqrt(spread + static_cast<double>(epsilon)));
-    d_mean[c]     = to.mean[c] * rows;
-    d_variance[c] = static_cast<float>(spread) * rows;
+    to.mean[c]        = static_cast<float>(mean);
+    to.inverse[c]     = static_cast<float>(1 / sqrt(spread + static_cast<double>(epsilon)));
+    d_mean[c]         = to.mean[c] * rows;
+    d_variance[c]     = static_cast<float>(spread) * rows;
   });
 }
 cudaError_t moving_moments(std::size_t channels, float const* mean, float const* variance, float epsilon, Moments to,

@@ -44,13 +44,14 @@ class Kernels<Cuda>::BatchNorm {
     by_      = {at_.of, p.kernel, p.bias, rt_->take_relu(p.y, runtime::Takes::both)};
   }
 
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
 
   void forward(Pass const& pass) {
-    count_ = std::numeric_limits<double>::infinity();                      // of moving statistics, which no x changes
+    count_ = std::numeric_limits<double>::infinity();  // of moving statistics, which no x changes
     if (pass.training) measure(pass);
-    else cuda::expect(cuda::launch::moving_moments(channels_, p_.mean, p_.variance, epsilon_, at_.of, cuda::queue()),
-                      "moving_moments");
+    else
+      cuda::expect(cuda::launch::moving_moments(channels_, p_.mean, p_.variance, epsilon_, at_.of, cuda::queue()),
+                   "moving_moments");
     cuda::expect(cuda::launch::normalize(pixels(), channels_, in_.at(p_.x), by_, in_.at(p_.y), cuda::queue()),
                  "normalize");
   }
@@ -58,9 +59,11 @@ class Kernels<Cuda>::BatchNorm {
   /// Computes gradients after a forward, of which those of gamma and beta are sums over this share alone.
   void backward(Pass const& pass) const {
     cuda::expect(cuda::launch::channel_sums_back(pixels(), channels_, in_.at(p_.x), by_, in_.at(p_.dy), at_.parts,
-                                                 cuda::queue()), "channel_sums_back");
+                                                 cuda::queue()),
+                 "channel_sums_back");
     cuda::expect(cuda::launch::normalize_sums(channels_, at_.parts, at_.of, count_, at_.sums, at_.slopes, p_.d_kernel,
-                                              p_.d_bias, cuda::queue()), "normalize_sums");
+                                              p_.d_bias, cuda::queue()),
+                 "normalize_sums");
     if (p_.dx == nullptr) return;
     if (with_others(pass)) {
       rt_->synchronize();
@@ -68,20 +71,23 @@ class Kernels<Cuda>::BatchNorm {
       cuda::expect(cuda::launch::slopes(channels_, at_.sums, at_.of, count_, at_.slopes, cuda::queue()), "slopes");
     }
     cuda::expect(cuda::launch::normalize_back(pixels(), channels_, in_.at(p_.x), by_, at_.slopes, in_.at(p_.dy),
-                                              in_.at(p_.dx), cuda::queue()), "normalize_back");
+                                              in_.at(p_.dx), cuda::queue()),
+                 "normalize_back");
   }
 
  private:
   struct Places {
-    double* sums;                                                          // 2 C and one, sent together
-    cuda::launch::ChannelSums parts;                                       // of the sums
+    double* sums;                     // 2 C and one, sent together
+    cuda::launch::ChannelSums parts;  // of the sums
     cuda::launch::Moments of;
-    float* slopes;                                                         // 2 C
+    float* slopes;  // 2 C
   };
   Places place(cuda::Cutter& cut) const {
     auto const parts = cuda::launch::partials_of(channels_);
-    return {cut.take_some<double>(2 * channels_ + 1), {cut.take_some<double>(parts * 2 * channels_), parts},
-            {cut.take_floats(channels_), cut.take_floats(channels_)}, cut.take_floats(2 * channels_)};
+    return {cut.take_some<double>(2 * channels_ + 1),
+            {cut.take_some<double>(parts * 2 * channels_), parts},
+            {cut.take_floats(channels_), cut.take_floats(channels_)},
+            cut.take_floats(2 * channels_)};
   }
 
   std::size_t pixels() const { return in_.pixels(); }
@@ -104,7 +110,8 @@ class Kernels<Cuda>::BatchNorm {
       count_ = at_.sums[2 * channels_];
     }
     cuda::expect(cuda::launch::moments(channels_, sums, count_, static_cast<float>(in_.rows), epsilon_, at_.of,
-                                       p_.d_mean, p_.d_variance, cuda::queue()), "moments");
+                                       p_.d_mean, p_.d_variance, cuda::queue()),
+                 "moments");
   }
 
   runtime* rt_;
@@ -112,7 +119,7 @@ class Kernels<Cuda>::BatchNorm {
   std::size_t channels_;
   float epsilon_;
   Normalize over_;
-  double count_ = 0;                                                       // pixels that were normalized last
+  double count_ = 0;  // pixels that were normalized last
   Places at_{};
   Ports p_{};
   cuda::launch::Normalization by_{};

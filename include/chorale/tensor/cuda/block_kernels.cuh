@@ -11,8 +11,7 @@ namespace chorale::cuda::launch::detail {
 
 inline constexpr unsigned threads = 256;
 
-template <class F>
-__global__ void run_each(std::size_t n, F f) {
+template <class F> __global__ void run_each(std::size_t n, F f) {
   auto const step = std::size_t{gridDim.x} * blockDim.x;
   for (auto i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
 }
@@ -24,8 +23,7 @@ __global__ void run_map(std::size_t n, std::size_t columns, F f, A... arrays) {
 }
 
 /// The sum of `mine` over all threads of a block, in thread 0; as a tree, so that its order does not change.
-template <class T>
-__device__ T sum_of_block(T mine) {
+template <class T> __device__ T sum_of_block(T mine) {
   __shared__ T lanes[threads];
   lanes[threadIdx.x] = mine;
   for (unsigned half = threads / 2; half > 0; half /= 2) {
@@ -35,8 +33,7 @@ __device__ T sum_of_block(T mine) {
   return lanes[0];
 }
 
-template <class Sum, class F>
-__global__ void run_sum(std::size_t n, Sum* sums, F f) {
+template <class Sum, class F> __global__ void run_sum(std::size_t n, Sum* sums, F f) {
   auto mine       = 0.0;
   auto const step = std::size_t{gridDim.x} * threads;
   for (auto i = std::size_t{blockIdx.x} * threads + threadIdx.x; i < n; i += step) mine += f(i);
@@ -48,10 +45,9 @@ inline constexpr unsigned side_of_tile = 32;
 
 /// Transposes: to(place in (columns, rows), from(place in (rows, columns))). A block transposes a tile, so that
 /// neighbouring threads read and write neighbouring elements.
-template <class From, class To>
-__global__ void run_turn(std::size_t rows, std::size_t columns, From from, To to) {
+template <class From, class To> __global__ void run_turn(std::size_t rows, std::size_t columns, From from, To to) {
   constexpr auto side = side_of_tile;
-  __shared__ float tile[side][side + 1];                                   // a column is spread over all banks
+  __shared__ float tile[side][side + 1];  // a column is spread over all banks
   auto const lane = threadIdx.x % side, first = threadIdx.x / side;
   auto const row = std::size_t{blockIdx.y} * side, column = std::size_t{blockIdx.x} * side;
   for (auto r = first; r < side; r += threads / side)

@@ -16,14 +16,13 @@ namespace detail {
 
 /// The 4 x 4 pixels of x that one pixel of y depends on, in registers. It moves along a row of y: pixels that two
 /// neighbours share are read once, and a warp, which has 32 filters of one pixel, reads one address.
-template <class T>
-class Patch {
+template <class T> class Patch {
  public:
   /// image   (H, W)
   /// row     of y
   __device__ Patch(Window const& w, T const* image, int row)
       : image_{image}, height_{w.height}, width_{w.width}, top_{2 * row - w.pad_before}, left_{-w.pad_left - 4} {
-    move();                                                                // the next move() is to the first pixel
+    move();  // the next move() is to the first pixel
   }
 
   /// Moves to the next pixel of y.
@@ -52,7 +51,7 @@ class Patch {
 
 /// The work of one thread: a row of y and a filter.
 struct Strip {
-  std::size_t image, begin;                                                // begin: of y, and of winners
+  std::size_t image, begin;  // begin: of y, and of winners
   int row;
 
   __device__ Strip(ConvPool const& of, std::size_t strip, std::size_t filter) {
@@ -84,7 +83,7 @@ cudaError_t conv_pool(ConvPool const& of, std::size_t images, T const* x, float 
       for (int p = 0; p < 4; ++p) {
         auto value = shift;
         for (int k = 0; k < 9; ++k) value += weights[k] * patch.at(p / 2, p % 2, k / 3, k % 3);
-        if (p > 0 && !(value > top) && value == value) continue;           // a NaN wins
+        if (p > 0 && !(value > top) && value == value) continue;  // a NaN wins
         top    = value;
         winner = p;
       }
@@ -102,12 +101,13 @@ cudaError_t conv_pool_back(ConvPool const& of, std::size_t images, T const* x, T
   auto const pixels  = static_cast<std::size_t>(of.conv.height * of.conv.width);
   auto const width   = of.pool.out_width();
   auto const parts   = of.parts(images);
-  auto const code    = add_columns<10>(of.strips(images), filters, parts, queue,
+  auto const code    = add_columns<10>(
+      of.strips(images), filters, parts, queue,
       [=] __device__(std::size_t row, std::size_t filter, double* sums) {
         auto const strip = Strip{of, row, filter};
         auto patch       = Patch<T>{of.conv, x + strip.image * pixels, strip.row};
         auto at          = strip.begin;
-        float mine[10]{};                                                  // gradients of the kernel, then of the bias
+        float mine[10]{};  // gradients of the kernel, then of the bias
         for (int column = 0; column < width; ++column, at += filters) {
           patch.move();
           auto const winner = winners[at];
@@ -124,7 +124,8 @@ cudaError_t conv_pool_back(ConvPool const& of, std::size_t images, T const* x, T
         for (int n = 0; n < 10; ++n) scratch[(part * 10 + n) * filters + filter] = static_cast<float>(sums[n]);
       });
   if (code != cudaSuccess) return code;
-  return add_columns<1>(parts, 10 * filters, 1, queue,
+  return add_columns<1>(
+      parts, 10 * filters, 1, queue,
       [=] __device__(std::size_t part, std::size_t i, double* sum) {
         sum[0] += static_cast<double>(scratch[part * 10 * filters + i]);
       },

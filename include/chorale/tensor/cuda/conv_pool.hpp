@@ -35,20 +35,22 @@ class Kernels<Cuda>::Pool2D {
     relu_ = rt_->take_relu(p.y, kind_ == Pool::max ? runtime::Takes::both : runtime::Takes::y);
   }
 
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
   void forward(Pass const&) const {
-    cuda::expect(cuda::launch::pool(kind_, window_, images(), in_.at(p_.x), in_.at(p_.y), winners(), relu_,
-                                    cuda::queue()), "pool");
+    cuda::expect(
+        cuda::launch::pool(kind_, window_, images(), in_.at(p_.x), in_.at(p_.y), winners(), relu_, cuda::queue()),
+        "pool");
   }
   void backward(Pass const&) const {
     if (p_.dx == nullptr) return;
-    cuda::expect(cuda::launch::pool_back(kind_, window_, images(), in_.at(p_.dy), winners(), in_.at(p_.dx),
-                                         cuda::queue()), "pool_back");
+    cuda::expect(
+        cuda::launch::pool_back(kind_, window_, images(), in_.at(p_.dy), winners(), in_.at(p_.dx), cuda::queue()),
+        "pool_back");
   }
 
  private:
   std::size_t images() const { return static_cast<std::size_t>(rows_); }
-  int* winners() const { return reinterpret_cast<int*>(p_.workspace); }    // the pixel of each window that y depends on
+  int* winners() const { return reinterpret_cast<int*>(p_.workspace); }  // the pixel of each window that y depends on
 
   runtime* rt_;
   layout in_;
@@ -90,18 +92,20 @@ class Kernels<Cuda>::ConvPool {
   }
 
   void read_from(float const* x) {
-    p_.x = const_cast<float*>(x);                                          // only read
+    p_.x = const_cast<float*>(x);  // only read
     if (apart_) apart_->conv.read_from(x);
   }
   void forward(Pass const& pass) const {
     if (apart_) return apart_->forward(pass);
     cuda::expect(cuda::launch::conv_pool(both_, images(), in_.at(p_.x), p_.kernel, p_.bias, out_.at(p_.y), at_.winners,
-                                         relu_, cuda::queue()), "conv_pool");
+                                         relu_, cuda::queue()),
+                 "conv_pool");
   }
   void backward(Pass const& pass) const {
     if (apart_) return apart_->backward(pass);
     cuda::expect(cuda::launch::conv_pool_back(both_, images(), in_.at(p_.x), out_.at(p_.dy), at_.winners, at_.scratch,
-                                              p_.d_kernel, p_.d_bias, cuda::queue()), "conv_pool_back");
+                                              p_.d_kernel, p_.d_bias, cuda::queue()),
+                 "conv_pool_back");
   }
 
  private:
@@ -133,7 +137,7 @@ class Kernels<Cuda>::ConvPool {
     Pool2D pool;
   };
   struct Places {
-    unsigned char* winners;                                                // (B, H'', W'', Filters)
+    unsigned char* winners;  // (B, H'', W'', Filters)
     float* scratch;
   };
   Places place(cuda::Cutter& cut) const {

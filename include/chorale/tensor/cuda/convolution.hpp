@@ -54,7 +54,7 @@ class Kernels<Cuda>::Windows {
     relu_    = p.bias == nullptr ? 0 : rt_->take_relu(p.y);
   }
 
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
 
   void forward(Pass const&) const {
     if (!even_) shift(in_, p_.x, window_.pad_before, window_.pad_left, own_, at_.x);
@@ -68,16 +68,17 @@ class Kernels<Cuda>::Windows {
   }
 
   void backward(Pass const&) const {
-    cuda::expect(cudnnConvolutionBackwardFilter(rt_->images(), &one, x_.get(), x(), y_.get(), p_.dy, how_.get(),
-                                                filter_, at_.scratch, filter_bytes_, &zero, kernel_.get(),
-                                                at_.d_kernel),
-                 "cudnnConvolutionBackwardFilter");
+    cuda::expect(
+        cudnnConvolutionBackwardFilter(rt_->images(), &one, x_.get(), x(), y_.get(), p_.dy, how_.get(), filter_,
+                                       at_.scratch, filter_bytes_, &zero, kernel_.get(), at_.d_kernel),
+        "cudnnConvolutionBackwardFilter");
     turn(filters(), patch(), half(at_.d_kernel), {p_.d_kernel});
     if (p_.bias != nullptr)
-      cuda::expect(cuda::launch::column_sums(out_.pixels(), filters(), out_.at(p_.dy), at_.sums, p_.d_bias,
-                                             cuda::queue()), "column_sums");
+      cuda::expect(
+          cuda::launch::column_sums(out_.pixels(), filters(), out_.at(p_.dy), at_.sums, p_.d_bias, cuda::queue()),
+          "column_sums");
     if (p_.dx == nullptr) return;
-    auto* const dx = even_ ? static_cast<void*>(p_.dx) : at_.x;            // x is no longer needed
+    auto* const dx = even_ ? static_cast<void*>(p_.dx) : at_.x;  // x is no longer needed
     cuda::expect(cudnnConvolutionBackwardData(rt_->images(), &one, kernel_.get(), at_.kernel, y_.get(), p_.dy,
                                               how_.get(), data_, at_.scratch, data_bytes_, &zero, x_.get(), dx),
                  "cudnnConvolutionBackwardData");
@@ -86,10 +87,10 @@ class Kernels<Cuda>::Windows {
 
  private:
   static constexpr float one = 1, zero = 0;
-  static constexpr std::size_t most_scratch = std::size_t{256} << 20;      // bytes
+  static constexpr std::size_t most_scratch = std::size_t{256} << 20;  // bytes
 
   struct Places {
-    std::byte *x, *kernel, *d_kernel;                                      // in the element type of x; x: padded
+    std::byte *x, *kernel, *d_kernel;  // in the element type of x; x: padded
     float* sums;
     std::byte* scratch;
   };
@@ -110,14 +111,15 @@ class Kernels<Cuda>::Windows {
   }
   static void shift(layout const& from, void const* x, int down, int right, layout const& to, void* y) {
     cuda::expect(cuda::launch::shift(static_cast<std::size_t>(from.rows), from.channels, {from.height, from.width},
-                                     from.at(x), down, right, {to.height, to.width}, to.at(y), cuda::queue()), "shift");
+                                     from.at(x), down, right, {to.height, to.width}, to.at(y), cuda::queue()),
+                 "shift");
   }
 
   using Tensor = cuda::Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 
   static cudnnDataType_t type(Elements of) {
     switch (of) {
-      case Elements::f32:  return CUDNN_DATA_FLOAT;
+      case Elements::f32: return CUDNN_DATA_FLOAT;
       case Elements::bf16: return CUDNN_DATA_BFLOAT16;
       case Elements::fp16: return CUDNN_DATA_HALF;
     }
@@ -127,26 +129,28 @@ class Kernels<Cuda>::Windows {
     cudnnTensorDescriptor_t made = nullptr;
     cuda::expect(cudnnCreateTensorDescriptor(&made), "cudnnCreateTensorDescriptor");
     auto owned = Tensor{made};
-    cuda::expect(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, type(l.of), l.rows, l.channels, l.height,
-                                            l.width), "cudnnSetTensor4dDescriptor");
+    cuda::expect(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, type(l.of), l.rows, l.channels, l.height, l.width),
+                 "cudnnSetTensor4dDescriptor");
     return owned;
   }
 
   void describe(int filters) {
-    x_ = tensor(own_);
-    y_ = tensor(out_);
+    x_                             = tensor(own_);
+    y_                             = tensor(out_);
     cudnnFilterDescriptor_t kernel = nullptr;
     cuda::expect(cudnnCreateFilterDescriptor(&kernel), "cudnnCreateFilterDescriptor");
     kernel_.reset(kernel);
     cuda::expect(cudnnSetFilter4dDescriptor(kernel, type(in_.of), CUDNN_TENSOR_NHWC, filters, window_.channels,
-                                            window_.kernel, window_.kernel), "cudnnSetFilter4dDescriptor");
+                                            window_.kernel, window_.kernel),
+                 "cudnnSetFilter4dDescriptor");
     cudnnConvolutionDescriptor_t how = nullptr;
     cuda::expect(cudnnCreateConvolutionDescriptor(&how), "cudnnCreateConvolutionDescriptor");
     how_.reset(how);
     cuda::expect(cudnnSetConvolution2dDescriptor(how, even_ ? window_.pad_before : 0, even_ ? window_.pad_left : 0,
                                                  window_.stride, window_.stride, 1, 1, CUDNN_CROSS_CORRELATION,
-                                                 CUDNN_DATA_FLOAT), "cudnnSetConvolution2dDescriptor");
-    auto const whole = rt_->rounds_to == Products::f32 ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;      // which is TF32
+                                                 CUDNN_DATA_FLOAT),
+                 "cudnnSetConvolution2dDescriptor");
+    auto const whole = rt_->rounds_to == Products::f32 ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;  // which is TF32
     auto const math  = in_.of == Elements::f32 ? whole : CUDNN_TENSOR_OP_MATH;
     cuda::expect(cudnnSetConvolutionMathType(how, math), "cudnnSetConvolutionMathType");
   }
@@ -170,38 +174,46 @@ class Kernels<Cuda>::Windows {
         return;
       }
     throw Error{"cuDNN has no algorithm for the " + what + " of this convolution within " +
-                    std::to_string(most_scratch >> 20) + " MiB.", "fewer rows a replica, or another kernel size."};
+                    std::to_string(most_scratch >> 20) + " MiB.",
+                "fewer rows a replica, or another kernel size."};
   }
 
   void choose() {
     auto const cudnn = rt_->images();
-    pick<cudnnConvolutionFwdAlgoPerf_t>("Forward", forward_, forward_bytes_, [&](int most, int* count, auto* results) {
-      return cudnnGetConvolutionForwardAlgorithm_v7(cudnn, x_.get(), kernel_.get(), how_.get(), y_.get(), most, count,
-                                                    results);
-    }, [&](auto algorithm, std::size_t* bytes) {
-      return cudnnGetConvolutionForwardWorkspaceSize(cudnn, x_.get(), kernel_.get(), how_.get(), y_.get(), algorithm,
-                                                     bytes);
-    });
-    pick<cudnnConvolutionBwdFilterAlgoPerf_t>("BackwardFilter", filter_, filter_bytes_,
-                                              [&](int most, int* count, auto* results) {
-      return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn, x_.get(), y_.get(), how_.get(), kernel_.get(), most,
-                                                           count, results);
-    }, [&](auto algorithm, std::size_t* bytes) {
-      return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn, x_.get(), y_.get(), how_.get(), kernel_.get(),
-                                                            algorithm, bytes);
-    });
-    pick<cudnnConvolutionBwdDataAlgoPerf_t>("BackwardData", data_, data_bytes_,
-                                            [&](int most, int* count, auto* results) {
-      return cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn, kernel_.get(), y_.get(), how_.get(), x_.get(), most,
-                                                         count, results);
-    }, [&](auto algorithm, std::size_t* bytes) {
-      return cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn, kernel_.get(), y_.get(), how_.get(), x_.get(),
-                                                          algorithm, bytes);
-    });
+    pick<cudnnConvolutionFwdAlgoPerf_t>(
+        "Forward", forward_, forward_bytes_,
+        [&](int most, int* count, auto* results) {
+          return cudnnGetConvolutionForwardAlgorithm_v7(cudnn, x_.get(), kernel_.get(), how_.get(), y_.get(), most,
+                                                        count, results);
+        },
+        [&](auto algorithm, std::size_t* bytes) {
+          return cudnnGetConvolutionForwardWorkspaceSize(cudnn, x_.get(), kernel_.get(), how_.get(), y_.get(),
+                                                         algorithm, bytes);
+        });
+    pick<cudnnConvolutionBwdFilterAlgoPerf_t>(
+        "BackwardFilter", filter_, filter_bytes_,
+        [&](int most, int* count, auto* results) {
+          return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn, x_.get(), y_.get(), how_.get(), kernel_.get(),
+                                                               most, count, results);
+        },
+        [&](auto algorithm, std::size_t* bytes) {
+          return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn, x_.get(), y_.get(), how_.get(), kernel_.get(),
+                                                                algorithm, bytes);
+        });
+    pick<cudnnConvolutionBwdDataAlgoPerf_t>(
+        "BackwardData", data_, data_bytes_,
+        [&](int most, int* count, auto* results) {
+          return cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn, kernel_.get(), y_.get(), how_.get(), x_.get(), most,
+                                                             count, results);
+        },
+        [&](auto algorithm, std::size_t* bytes) {
+          return cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn, kernel_.get(), y_.get(), how_.get(), x_.get(),
+                                                              algorithm, bytes);
+        });
   }
 
   runtime* rt_;
-  layout in_, own_, out_;                                                  // own: with padding, where that is uneven
+  layout in_, own_, out_;  // own: with padding, where that is uneven
   Window window_;
   bool even_ = true;
   int relu_  = 0;
@@ -230,12 +242,22 @@ class Kernels<Cuda>::Conv2D {
       : out_{rows, w.out_height(), w.out_width(), filters, in.of}, by_{choose(rt, in, rows, w, filters)} {}
 
   layout out() const { return out_; }
-  std::size_t workspace() const { return std::visit([](auto& by) { return by.workspace(); }, by_); }
+  std::size_t workspace() const {
+    return std::visit([](auto& by) { return by.workspace(); }, by_);
+  }
 
-  void bind(Ports const& p) { std::visit([&](auto& by) { by.bind(p); }, by_); }
-  void read_from(float const* x) { std::visit([&](auto& by) { by.read_from(x); }, by_); }
-  void forward(Pass const& pass) const { std::visit([&](auto& by) { by.forward(pass); }, by_); }
-  void backward(Pass const& pass) const { std::visit([&](auto& by) { by.backward(pass); }, by_); }
+  void bind(Ports const& p) {
+    std::visit([&](auto& by) { by.bind(p); }, by_);
+  }
+  void read_from(float const* x) {
+    std::visit([&](auto& by) { by.read_from(x); }, by_);
+  }
+  void forward(Pass const& pass) const {
+    std::visit([&](auto& by) { by.forward(pass); }, by_);
+  }
+  void backward(Pass const& pass) const {
+    std::visit([&](auto& by) { by.backward(pass); }, by_);
+  }
 
  private:
   using By = std::variant<Dense, Windows>;

@@ -40,17 +40,17 @@ class Kernels<Cuda>::Dense {
     at_               = place(cut);
     p_                = p;
     auto const of     = in_.of;
-    auto const x      = Product::Factor{{p.x, of}, inputs_, rows_};        // each as cuBLAS sees it: transposed
+    auto const x      = Product::Factor{{p.x, of}, inputs_, rows_};  // each as cuBLAS sees it: transposed
     auto const w      = Product::Factor{rounds() ? half(at_.kernel) : Values{p.kernel}, units_, inputs_};
     auto const dy     = Product::Factor{{p.dy, of}, units_, rows_};
     auto const turned = [](Product::Factor f) { return Product::Factor{f.data, f.rows, f.columns, CUBLAS_OP_T}; };
     auto const d_w    = Values{p.d_kernel};
 
-    forward_ = {*rt_, w, x, {p.y, of}, units_, rows_, end()};              // (Units, In) x (In, B) -> (Units, B)
+    forward_ = {*rt_, w, x, {p.y, of}, units_, rows_, end()};  // (Units, In) x (In, B) -> (Units, B)
     if (biased()) weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {CUBLASLT_EPILOGUE_BGRADA, p.d_bias}};
     sums_apart_ = biased() && !weights_;
     if (!weights_) weights_ = {*rt_, dy, turned(x), d_w, units_, inputs_, {}};
-    if (p.dx != nullptr) data_ = {*rt_, turned(w), dy, {p.dx, of}, inputs_, rows_, {}};   // (In, Units) x (Units, B)
+    if (p.dx != nullptr) data_ = {*rt_, turned(w), dy, {p.dx, of}, inputs_, rows_, {}};  // (In, Units) x (Units, B)
     CHORALE_ENSURES(forward_ && weights_ && (p.dx == nullptr || data_), "cuBLASLt has no kernel for this Dense");
   }
 
@@ -69,7 +69,8 @@ class Kernels<Cuda>::Dense {
     weights_();
     if (sums_apart_)
       cuda::expect(cuda::launch::column_sums(static_cast<std::size_t>(rows_), static_cast<std::size_t>(units_),
-                                             {p_.dy, in_.of}, at_.sums, p_.d_bias, cuda::queue()), "column_sums");
+                                             {p_.dy, in_.of}, at_.sums, p_.d_bias, cuda::queue()),
+                   "column_sums");
     if (data_) data_();
   }
 
@@ -77,8 +78,8 @@ class Kernels<Cuda>::Dense {
   using Values = cuda::launch::Values;
 
   struct Places {
-    float* sums;                                                           // for a separate gradient of the bias
-    std::byte *kernel, *bias;                                              // as halves
+    float* sums;               // for a separate gradient of the bias
+    std::byte *kernel, *bias;  // as halves
   };
   Places place(cuda::Cutter& cut) const {
     auto const units = static_cast<std::size_t>(units_);
@@ -125,16 +126,17 @@ class Kernels<Cuda>::Activate {
     if (f_ == Activation::relu && p.x == p.y) rt_->ask_relu(p.y);
   }
 
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
   void forward(Pass const&) const {
-    if (rt_->is_taken(p_.y)) return;                                       // the kernel that wrote y has applied it
+    if (rt_->is_taken(p_.y)) return;  // the kernel that wrote y has applied it
     cuda::expect(cuda::launch::activate(f_, alpha_, in_.size(), in_.at(p_.x), in_.at(p_.y), cuda::queue()), "activate");
   }
   void backward(Pass const&) const {
     if (p_.dx == nullptr || (p_.dx == p_.dy && rt_->is_taken(p_.y, runtime::Takes::both))) return;
     auto* const of = differentiates_from_y(f_) ? p_.y : p_.x;
-    cuda::expect(cuda::launch::activate_back(f_, alpha_, in_.size(), in_.at(of), in_.at(p_.dy), in_.at(p_.dx),
-                                             cuda::queue()), "activate_back");
+    cuda::expect(
+        cuda::launch::activate_back(f_, alpha_, in_.size(), in_.at(of), in_.at(p_.dy), in_.at(p_.dx), cuda::queue()),
+        "activate_back");
   }
 
  private:
@@ -157,14 +159,15 @@ class Kernels<Cuda>::Softmax {
   std::size_t workspace() const { return 0; }
 
   void bind(Ports const& p) { p_ = p; }
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
   void forward(Pass const&) const {
     cuda::expect(cuda::launch::softmax(in_.pixels(), width(), in_.at(p_.x), in_.at(p_.y), cuda::queue()), "softmax");
   }
   void backward(Pass const&) const {
     if (p_.dx == nullptr) return;
-    cuda::expect(cuda::launch::softmax_back(in_.pixels(), width(), in_.at(p_.y), in_.at(p_.dy), in_.at(p_.dx),
-                                            cuda::queue()), "softmax_back");
+    cuda::expect(
+        cuda::launch::softmax_back(in_.pixels(), width(), in_.at(p_.y), in_.at(p_.dy), in_.at(p_.dx), cuda::queue()),
+        "softmax_back");
   }
 
  private:
@@ -197,7 +200,7 @@ class Kernels<Cuda>::Sum {
     cuda::expect(cuda::launch::add(in_.size(), in_.at(p_.x), in_.at(p_.other), in_.at(p_.y), relu_, cuda::queue()),
                  "add");
   }
-  void backward(Pass const&) const {}                                      // dx is dy, and so is d_other
+  void backward(Pass const&) const {}  // dx is dy, and so is d_other
 
  private:
   runtime* rt_;
@@ -211,7 +214,7 @@ class Kernels<Cuda>::Sum {
 /// cost      none; as the first layer of a network, one copy
 class Kernels<Cuda>::ToRows {
  public:
-  static constexpr bool renames = true;                                    // y may be x, and dx dy
+  static constexpr bool renames = true;  // y may be x, and dx dy
 
   ToRows(runtime&, layout const& in, layout const&, int rows, int columns)
       : in_{in}, out_{rows, 1, 1, columns, in.of} {}
@@ -220,7 +223,7 @@ class Kernels<Cuda>::ToRows {
   std::size_t workspace() const { return 0; }
 
   void bind(Ports const& p) { p_ = p; }
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
   void forward(Pass const&) const {
     if (p_.y != p_.x) copy(in_, p_.x, p_.y);
   }
@@ -242,7 +245,7 @@ class Kernels<Cuda>::ToPlain {
   std::size_t workspace() const { return 0; }
 
   void bind(Ports const& p) { p_ = p; }
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
   void forward(Pass const&) const { convert(in_.at(p_.x), out_.at(p_.y)); }
   void backward(Pass const&) const {
     if (p_.dx != nullptr) convert(out_.at(p_.dy), in_.at(p_.dx));
@@ -266,7 +269,7 @@ class Kernels<Cuda>::ToActivations {
   std::size_t workspace() const { return 0; }
 
   void bind(Ports const& p) { p_ = p; }
-  void read_from(float const* x) { p_.x = const_cast<float*>(x); }         // only read
+  void read_from(float const* x) { p_.x = const_cast<float*>(x); }  // only read
   void forward(Pass const&) const {
     cuda::expect(cuda::launch::convert(in_.size(), in_.at(p_.x), out_.at(p_.y), cuda::queue()), "convert");
   }

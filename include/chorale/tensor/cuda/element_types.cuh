@@ -26,10 +26,9 @@ struct Divided {
 };
 
 /// Calls f with a number of the element type: a kernel for each type. Kernels compute in float and store that type.
-template <class F>
-cudaError_t typed(Elements of, F f) {
+template <class F> cudaError_t typed(Elements of, F f) {
   switch (of) {
-    case Elements::f32:  return f(float{});
+    case Elements::f32: return f(float{});
     case Elements::bf16: return f(__nv_bfloat16{});
     case Elements::fp16: return f(__half{});
   }

@@ -98,8 +98,8 @@ struct Loops {
   }
 
   struct SgdStep {
-    float rate, scale, momentum;                                           // the gradient is g · scale + decay · w;
-    float decay = 0, shrink = 0;                                           // before the step, w shrinks by shrink · w
+    float rate, scale, momentum;  // the gradient is g · scale + decay · w;
+    float decay = 0, shrink = 0;  // before the step, w shrinks by shrink · w
   };
   static void sgd(Span<float> w, float const* g, SgdStep s) { sgd(launch::Momentum::none, w, g, nullptr, s); }
   static void sgd_momentum(Span<float> w, float const* g, float* velocity, SgdStep s) {
@@ -110,13 +110,20 @@ struct Loops {
   }
 
   struct AdamStep {
-    float rate, scale, beta_1, beta_2, epsilon, decay;                  // the gradient is g · scale; w shrinks by decay
-    float correct_1, correct_2;                                            // 1 / (1 - beta^t)
+    float rate, scale, beta_1, beta_2, epsilon, decay;  // the gradient is g · scale; w shrinks by decay
+    float correct_1, correct_2;                         // 1 / (1 - beta^t)
   };
   static void adam(Span<float> w, float const* g, float* m, float* v, AdamStep s) {
-    expect(launch::adam(w.size(), w.data(), g, m, v, {.rate = s.rate * s.correct_1, .scale = s.scale,
-                        .beta_1 = s.beta_1, .beta_2 = s.beta_2, .epsilon = s.epsilon, .decay = s.decay,
-                        .correct_2 = s.correct_2}, bad(), queue()), "adam");
+    expect(launch::adam(w.size(), w.data(), g, m, v,
+                        {.rate      = s.rate * s.correct_1,
+                         .scale     = s.scale,
+                         .beta_1    = s.beta_1,
+                         .beta_2    = s.beta_2,
+                         .epsilon   = s.epsilon,
+                         .decay     = s.decay,
+                         .correct_2 = s.correct_2},
+                        bad(), queue()),
+           "adam");
   }
 
   /// Dropout in place. The mask is the one of the CPU, number for number.
@@ -134,15 +141,14 @@ struct Loops {
   /// Device memory of this thread, for one function at a time.
   static Room& scratch() {
     thread_local auto rooms = std::vector<Room>{};
-    int device = 0;
+    int device              = 0;
     expect(cudaGetDevice(&device), "cudaGetDevice");
     if (rooms.size() <= static_cast<std::size_t>(device)) rooms.resize(static_cast<std::size_t>(device) + 1);
     return rooms[static_cast<std::size_t>(device)];
   }
 
   /// Waits for the queue, and returns the value at that address.
-  template <class T>
-  static T value(T const* at) {
+  template <class T> static T value(T const* at) {
     auto here = T{};
     cuda::copy(&here, at, sizeof here);
     expect(cudaStreamSynchronize(queue()), "cudaStreamSynchronize");
@@ -150,8 +156,10 @@ struct Loops {
   }
 
   static void sgd(launch::Momentum kind, Span<float> w, float const* g, float* velocity, SgdStep s) {
-    expect(launch::sgd(kind, w.size(), w.data(), g, velocity, {.rate = s.rate, .scale = s.scale, .momentum = s.momentum,
-                       .decay = s.decay, .shrink = s.shrink}, bad(), queue()), "sgd");
+    expect(launch::sgd(kind, w.size(), w.data(), g, velocity,
+                       {.rate = s.rate, .scale = s.scale, .momentum = s.momentum, .decay = s.decay, .shrink = s.shrink},
+                       bad(), queue()),
+           "sgd");
   }
 };
 
@@ -160,13 +168,12 @@ struct Loops {
 namespace chorale {
 
 /// Kernels of GPUs: cuBLASLt, cuDNN, and kernels of this library.
-template <>
-struct Kernels<Cuda> : cuda::Loops, cuda::Sequences {
+template <> struct Kernels<Cuda> : cuda::Loops, cuda::Sequences {
   using layout  = cuda::Layout;
-  using Places  = layout;                                                  // always in order
+  using Places  = layout;  // always in order
   using runtime = cuda::Runtime;
 
-  static constexpr bool keeps_halves = true;                               // activations may be Elements other than f32
+  static constexpr bool keeps_halves = true;  // activations may be Elements other than f32
 
   static layout image(int rows, int h, int w, int c) { return {rows, h, w, c}; }
   static layout matrix(int rows, int columns) { return {rows, 1, 1, columns}; }

@@ -14,8 +14,7 @@ namespace chorale::cuda::launch::detail {
 inline constexpr unsigned most_blocks = 4096, most_blocks_of_map = 1024;
 
 /// Calls f(i) for all i below n, spread over the threads of a grid.
-template <class F>
-cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
+template <class F> cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
   if (n == 0) return cudaSuccess;
   auto const blocks = (n + threads - 1) / threads;
   run_each<<<static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks), threads, 0, queue>>>(n, f);
@@ -40,14 +39,12 @@ cudaError_t map_rows(std::size_t n, std::size_t columns, cudaStream_t queue, F f
   if (columns % wide == 0 && (lies_for<wide>(arrays) && ...)) return map_by<wide>(n, columns, queue, f, arrays...);
   return map_by<1>(n, columns, queue, f, arrays...);
 }
-template <class F, class... A>
-cudaError_t map(std::size_t n, cudaStream_t queue, F f, A... arrays) {
+template <class F, class... A> cudaError_t map(std::size_t n, cudaStream_t queue, F f, A... arrays) {
   return map_rows(n, 0, queue, f, arrays...);
 }
 
 /// Adds up f(i) of all i below n, in double, into the given number of parts: sums (parts).
-template <class Sum, class F>
-cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
+template <class Sum, class F> cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
   run_sum<<<parts, threads, 0, queue>>>(n, sums, f);
   return cudaGetLastError();
 }
@@ -66,8 +63,8 @@ cudaError_t turn(std::size_t rows, std::size_t columns, cudaStream_t queue, From
 template <int N, class F, class G>
 cudaError_t add_columns(std::size_t rows, std::size_t columns, std::size_t parts, cudaStream_t queue, F f, G g) {
   if (rows == 0 || columns == 0) return cudaSuccess;
-  auto const blocks = dim3{static_cast<unsigned>((columns + columns_of_block - 1) / columns_of_block),
-                           static_cast<unsigned>(parts)};
+  auto const blocks =
+      dim3{static_cast<unsigned>((columns + columns_of_block - 1) / columns_of_block), static_cast<unsigned>(parts)};
   run_columns<N><<<blocks, threads, 0, queue>>>(rows, columns, (rows + parts - 1) / parts, f, g);
   return cudaGetLastError();
 }

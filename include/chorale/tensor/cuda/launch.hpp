@@ -21,8 +21,7 @@ struct Values {
   void* at    = nullptr;
   Elements of = Elements::f32;
 
-  template <class T>
-  T* as() const { return static_cast<T*>(at); }
+  template <class T> T* as() const { return static_cast<T*>(at); }
 };
 
 /// y = x, rounded to the nearest
@@ -46,8 +45,7 @@ cudaError_t add_bias(std::size_t rows, std::size_t width, float const* bias, Val
 /// sums (width) = the sum of the rows of x (rows, width)
 ///
 /// scratch   (partials_of(width), width)
-cudaError_t column_sums(std::size_t rows, std::size_t width, Values x, float* scratch, float* sums,
-                        cudaStream_t queue);
+cudaError_t column_sums(std::size_t rows, std::size_t width, Values x, float* scratch, float* sums, cudaStream_t queue);
 /// y (columns, rows) = x (rows, columns), transposed, and rounded to the element type of y
 cudaError_t transpose(std::size_t rows, std::size_t columns, Values x, Values y, cudaStream_t queue);
 
@@ -56,8 +54,8 @@ struct Extent {
   int height, width;
 };
 /// y[b, i, j] = x[b, i - down, j - right], and 0 where x has no such pixel.
-cudaError_t shift(std::size_t images, int channels, Extent from, Values x, int down, int right, Extent to,
-                  Values y, cudaStream_t queue);
+cudaError_t shift(std::size_t images, int channels, Extent from, Values x, int down, int right, Extent to, Values y,
+                  cudaStream_t queue);
 
 /// y = the largest or the mean of each window, padding left out, then max(y, 0) where `relu` is 1.
 ///
@@ -74,7 +72,7 @@ struct ConvPool {
   Window conv, pool;
   int filters;
 
-  static constexpr unsigned char nobody = 4;                               // none of the pixels 0 to 3
+  static constexpr unsigned char nobody = 4;  // none of the pixels 0 to 3
 
   constexpr bool fits(Pool kind) const {
     auto const pads = pool.pad_before + pool.pad_after + pool.pad_left + pool.pad_right;
@@ -194,7 +192,7 @@ cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* v
                 cudaStream_t queue);
 /// Numbers of one update by Adam or AdamW.
 struct Adam {
-  float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;            // rate is already corrected
+  float rate, scale, beta_1, beta_2, epsilon, decay, correct_2;  // rate is already corrected
 };
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
                  cudaStream_t queue);
@@ -251,8 +249,8 @@ cudaError_t layer_norm_back(std::size_t vectors, std::size_t width, float const*
 
 /// Self-attention of sequences: x (rows, steps, 3 width), queries, keys and values side by side.
 struct Attention {
-  std::size_t rows, steps, heads, width;                                   // width: of all heads
-  bool causal;                                                             // no query sees keys of later steps
+  std::size_t rows, steps, heads, width;  // width: of all heads
+  bool causal;                            // no query sees keys of later steps
 
   /// Numbers that forward leaves for backward, and scratch of backward.
   constexpr std::size_t kept() const { return 2 * rows * heads * steps * steps; }

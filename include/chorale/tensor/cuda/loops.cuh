@@ -16,10 +16,9 @@ namespace chorale::cuda::launch {
 namespace detail {
 
 /// Sums f(r) over all rows, stored in `of_row` first where one block would be slow. The bits are the same either way.
-template <class F>
-cudaError_t sum_rows(std::size_t rows, std::size_t width, SumOfRows to, cudaStream_t queue, F f) {
-  constexpr auto one_block = std::size_t{10'240};                          // numbers, in 1,024 rows of ten
-  auto const add = [&](auto value) { return sum_each(1, rows, to.sum, queue, value); };
+template <class F> cudaError_t sum_rows(std::size_t rows, std::size_t width, SumOfRows to, cudaStream_t queue, F f) {
+  constexpr auto one_block = std::size_t{10'240};  // numbers, in 1,024 rows of ten
+  auto const add           = [&](auto value) { return sum_each(1, rows, to.sum, queue, value); };
   if (rows * width <= one_block) return add([=] __device__(std::size_t r) { return static_cast<double>(f(r)); });
   auto const code = each(rows, queue, [=] __device__(std::size_t r) { to.of_row[r] = f(r); });
   if (code != cudaSuccess) return code;
@@ -79,13 +78,16 @@ cudaError_t multiply(std::size_t n, float* x, float factor, cudaStream_t queue) 
 
 cudaError_t find_bad(std::size_t first, std::size_t n, float const* x, float const* loss, FirstBad* found,
                      cudaStream_t queue) {
-  return detail::map(n, queue, [=] __device__(std::size_t i, float value) {
-    if (!isfinite(value)) atomicMin(&found->gradient, static_cast<unsigned long long>(first + i));
-    if (i == 0 && loss != nullptr && !isfinite(*loss)) found->loss = 0;
-  }, detail::index_of_each, detail::read(x));
+  return detail::map(
+      n, queue,
+      [=] __device__(std::size_t i, float value) {
+        if (!isfinite(value)) atomicMin(&found->gradient, static_cast<unsigned long long>(first + i));
+        if (i == 0 && loss != nullptr && !isfinite(*loss)) found->loss = 0;
+      },
+      detail::index_of_each, detail::read(x));
 }
 cudaError_t squared_norm(std::size_t n, float const* x, double* scratch, double* norm, cudaStream_t queue) {
-  auto const quarter = (n + 3) / 4;                                        // a thread has four loads in flight
+  auto const quarter = (n + 3) / 4;  // a thread has four loads in flight
   auto const code    = detail::sum_each(partials, quarter, scratch, queue, [=] __device__(std::size_t i) {
     double four[4], sum = 0;
     for (int k = 0; k < 4; ++k) four[k] = i + k * quarter < n ? x[i + k * quarter] : 0;
@@ -107,34 +109,46 @@ cudaError_t sgd(Momentum kind, std::size_t n, float* w, float const* g, float* v
                 cudaStream_t queue) {
   using detail::map, detail::changed, detail::read;
   if (kind == Momentum::none)
-    return map(n, queue, [=] __device__(float& weight, float grad) {
-      if (bad != nullptr && !bad->none()) return;
-      weight = (1 - s.shrink) * weight - s.rate * (grad * s.scale + s.decay * weight);
-    }, changed(w), read(g));
-  return map(n, queue, [=] __device__(float& weight, float& moves, float grad) {
-    if (bad != nullptr && !bad->none()) return;
-    auto const step = s.rate * (grad * s.scale + s.decay * weight);
-    moves  = s.momentum * moves - step;
-    weight = (1 - s.shrink) * weight + (kind == Momentum::classic ? moves : s.momentum * moves - step);
-  }, changed(w), changed(velocity), read(g));
+    return map(
+        n, queue,
+        [=] __device__(float& weight, float grad) {
+          if (bad != nullptr && !bad->none()) return;
+          weight = (1 - s.shrink) * weight - s.rate * (grad * s.scale + s.decay * weight);
+        },
+        changed(w), read(g));
+  return map(
+      n, queue,
+      [=] __device__(float& weight, float& moves, float grad) {
+        if (bad != nullptr && !bad->none()) return;
+        auto const step = s.rate * (grad * s.scale + s.decay * weight);
+        moves           = s.momentum * moves - step;
+        weight          = (1 - s.shrink) * weight + (kind == Momentum::classic ? moves : s.momentum * moves - step);
+      },
+      changed(w), changed(velocity), read(g));
 }
 cudaError_t adam(std::size_t n, float* w, float const* g, float* m, float* v, Adam s, FirstBad const* bad,
                  cudaStream_t queue) {
-  return detail::map(n, queue, [=] __device__(float& weight, float& mean, float& square, float gradient) {
-    if (bad != nullptr && !bad->none()) return;
-    auto const grad = gradient * s.scale;
-    mean   = s.beta_1 * mean + (1 - s.beta_1) * grad;
-    square = s.beta_2 * square + (1 - s.beta_2) * (grad * grad);
-    weight = weight * (1 - s.decay) - s.rate * mean / (sqrtf(square * s.correct_2) + s.epsilon);
-  }, detail::changed(w), detail::changed(m), detail::changed(v), detail::read(g));
+  return detail::map(
+      n, queue,
+      [=] __device__(float& weight, float& mean, float& square, float gradient) {
+        if (bad != nullptr && !bad->none()) return;
+        auto const grad = gradient * s.scale;
+        mean            = s.beta_1 * mean + (1 - s.beta_1) * grad;
+        square          = s.beta_2 * square + (1 - s.beta_2) * (grad * grad);
+        weight          = weight * (1 - s.decay) - s.rate * mean / (sqrtf(square * s.correct_2) + s.epsilon);
+      },
+      detail::changed(w), detail::changed(m), detail::changed(v), detail::read(g));
 }
 cudaError_t move(std::size_t n, float const* x, float* towards, float rows, Movement how, float* next,
                  FirstBad const* bad, cudaStream_t queue) {
-  return detail::map(n, queue, [=] __device__(float now, float& to, float& then) {
-    auto const moves = bad == nullptr || bad->none();
-    then = moves ? how.keep * now + how.take * (to / rows) : now;
-    to   = 0;
-  }, detail::read(x), detail::changed(towards), detail::written(next));
+  return detail::map(
+      n, queue,
+      [=] __device__(float now, float& to, float& then) {
+        auto const moves = bad == nullptr || bad->none();
+        then             = moves ? how.keep * now + how.take * (to / rows) : now;
+        to               = 0;
+      },
+      detail::read(x), detail::changed(towards), detail::written(next));
 }
 
 }  // namespace chorale::cuda::launch

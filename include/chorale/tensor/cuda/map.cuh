@@ -14,37 +14,32 @@ namespace chorale::cuda::launch::detail {
 /// once by a thread. `index`: there is no array, each element is its own number.
 enum class Use { read, write, change, column, index };
 
-template <Use U, class T>
-struct Array {
+template <Use U, class T> struct Array {
   T* at;
 
-  static constexpr std::size_t size = U == Use::column || U == Use::index ? 1 : sizeof(T);       // bytes of an element
+  static constexpr std::size_t size = U == Use::column || U == Use::index ? 1 : sizeof(T);  // bytes of an element
 };
-template <class T> Array<Use::read, T const>   read(T const* x) { return {x}; }
-template <class T> Array<Use::write, T>        written(T* y) { return {y}; }
-template <class T> Array<Use::change, T>       changed(T* x) { return {x}; }
+template <class T> Array<Use::read, T const> read(T const* x) { return {x}; }
+template <class T> Array<Use::write, T> written(T* y) { return {y}; }
+template <class T> Array<Use::change, T> changed(T* x) { return {x}; }
 template <class T> Array<Use::column, T const> of_column(T const* x) { return {x}; }
 inline constexpr Array<Use::index, std::size_t> index_of_each{nullptr};
 
 /// Elements side by side, which a thread loads and stores as one: 16 bytes at a time fill a GPU's bus.
-template <class T, unsigned N>
-struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
+template <class T, unsigned N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T at[N];
 };
-template <class... A>
-constexpr unsigned widest() {
+template <class... A> constexpr unsigned widest() {
   auto bytes = std::size_t{1};
   ((bytes = A::size > bytes ? A::size : bytes), ...);
   return static_cast<unsigned>(16 / bytes);
 }
-template <unsigned N, Use U, class T>
-bool lies_for(Array<U, T> array) {
+template <unsigned N, Use U, class T> bool lies_for(Array<U, T> array) {
   return reinterpret_cast<std::uintptr_t>(array.at) % alignof(Pack<T, N>) == 0;
 }
 
 /// N elements of an array, in registers.
-template <unsigned N, Use U, class T>
-class Slot {
+template <unsigned N, Use U, class T> class Slot {
  public:
   __device__ Slot(Array<U, T> of, std::size_t column) : array_{of.at} {
     if constexpr (U == Use::column) now_ = *pack(column);
@@ -87,7 +82,7 @@ template <unsigned N, class F, Use... U, class... T>
 __device__ void map_part(std::size_t me, std::size_t all, std::size_t n, std::size_t columns, F const& f,
                          Array<U, T>... arrays) {
   auto const packs  = columns / N;
-  auto const step   = packs == 0 ? all : all / packs * packs;              // a thread stays in its columns
+  auto const step   = packs == 0 ? all : all / packs * packs;  // a thread stays in its columns
   auto const column = packs == 0 ? 0 : me % packs * N;
   if (me < step) map_packs<N>(me, n / N, step, f, Slot<N, U, T>{arrays, column}...);
   if (me < n % N) map_packs<1>(n / N * N + me, n, n, f, Slot<1, U, T>{arrays, 0}...);

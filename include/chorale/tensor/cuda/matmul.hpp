@@ -21,7 +21,7 @@ class Product {
  public:
   struct Factor {
     launch::Values data;
-    int rows, columns;                                                     // as stored
+    int rows, columns;  // as stored
     cublasOperation_t turn = CUBLAS_OP_N;
   };
   /// Epilogue of a product. bias (m): read by EPILOGUE_BIAS and RELU_BIAS, written by BGRADA; element type of D
@@ -47,7 +47,8 @@ class Product {
     auto const one = 1.0F, zero = 0.0F;
     expect(cublasLtMatmul(rt_->products(), product_.get(), &one, a_, layout_a_.get(), b_, layout_b_.get(), &zero, d_,
                           layout_d_.get(), d_, layout_d_.get(), &algorithm_, rt_->product_scratch(),
-                          Runtime::product_bytes, queue()), "cublasLtMatmul");
+                          Runtime::product_bytes, queue()),
+           "cublasLtMatmul");
   }
 
   /// Makes the product read one factor at another address from now on.
@@ -59,7 +60,7 @@ class Product {
 
   static cudaDataType type(Elements of) {
     switch (of) {
-      case Elements::f32:  return CUDA_R_32F;
+      case Elements::f32: return CUDA_R_32F;
       case Elements::bf16: return CUDA_R_16BF;
       case Elements::fp16: return CUDA_R_16F;
     }
@@ -68,13 +69,14 @@ class Product {
   static Layout layout(Elements of, int rows, int columns) {
     cublasLtMatrixLayout_t made = nullptr;
     expect(cublasLtMatrixLayoutCreate(&made, type(of), static_cast<std::uint64_t>(rows),
-                                      static_cast<std::uint64_t>(columns), rows), "cublasLtMatrixLayoutCreate");
+                                      static_cast<std::uint64_t>(columns), rows),
+           "cublasLtMatrixLayoutCreate");
     return Layout{made};
   }
 
   static cublasComputeType_t compute(Products products) {
     switch (products) {
-      case Products::f32:  return CUBLAS_COMPUTE_32F;
+      case Products::f32: return CUBLAS_COMPUTE_32F;
       case Products::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
       case Products::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
       case Products::fp16: return CUBLAS_COMPUTE_32F_FAST_16F;
@@ -85,7 +87,8 @@ class Product {
   void describe(Factor a, Factor b, After after) {
     cublasLtMatmulDesc_t made = nullptr;
     expect(cublasLtMatmulDescCreate(&made, a.data.of == Elements::f32 ? compute(rt_->rounds_to) : CUBLAS_COMPUTE_32F,
-                                    CUDA_R_32F), "cublasLtMatmulDescCreate");
+                                    CUDA_R_32F),
+           "cublasLtMatmulDescCreate");
     product_.reset(made);
     auto const set = [&](cublasLtMatmulDescAttributes_t which, auto const& value) {
       expect(cublasLtMatmulDescSetAttribute(made, which, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
@@ -102,14 +105,14 @@ class Product {
     auto const wishes = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>{made};
     auto const wish   = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
       expect(cublasLtMatmulPreferenceSetAttribute(made, which, &value, sizeof value),
-             "cublasLtMatmulPreferenceSetAttribute");
+               "cublasLtMatmulPreferenceSetAttribute");
     };
     wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{Runtime::product_bytes});
     for (auto const which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      wish(which, std::uint32_t{64});                                      // the alignment that the plan keeps
-    auto best = cublasLtMatmulHeuristicResult_t{};
-    int count = 0;
+      wish(which, std::uint32_t{64});  // the alignment that the plan keeps
+    auto best       = cublasLtMatmulHeuristicResult_t{};
+    int count       = 0;
     auto const code = cublasLtMatmulAlgoGetHeuristic(rt_->products(), product_.get(), layout_a_.get(), layout_b_.get(),
                                                      layout_d_.get(), layout_d_.get(), made, 1, &best, &count);
     if (code != CUBLAS_STATUS_NOT_SUPPORTED) expect(code, "cublasLtMatmulAlgoGetHeuristic");
@@ -117,11 +120,11 @@ class Product {
     algorithm_ = best.algo;
   }
 
-  Runtime* rt_    = nullptr;
-  void const* a_  = nullptr;
-  void const* b_  = nullptr;
-  void* d_        = nullptr;
-  bool found_     = false;
+  Runtime* rt_   = nullptr;
+  void const* a_ = nullptr;
+  void const* b_ = nullptr;
+  void* d_       = nullptr;
+  bool found_    = false;
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> product_;
   Layout layout_a_, layout_b_, layout_d_;
   cublasLtMatmulAlgo_t algorithm_{};

@@ -71,8 +71,7 @@ class Cutter {
   }
   std::byte* take_values(std::size_t n, Elements of) { return take(bytes_of(n, of)); }
   float* take_floats(std::size_t n) { return reinterpret_cast<float*>(take(n * sizeof(float))); }
-  template <class T>
-  T* take_some(std::size_t n) { return reinterpret_cast<T*>(take(n * sizeof(T))); }
+  template <class T> T* take_some(std::size_t n) { return reinterpret_cast<T*>(take(n * sizeof(T))); }
   std::size_t used() const { return used_ == 0 ? 0 : used_ + 192; }
 
  private:
@@ -85,7 +84,7 @@ class Cutter {
 /// keeps   belongs to the device on which it was made, and to one thread at a time
 class Runtime {
  public:
-  static constexpr std::size_t product_bytes = std::size_t{32} << 20;      // what cuBLAS advises for sm_90
+  static constexpr std::size_t product_bytes = std::size_t{32} << 20;  // what cuBLAS advises for sm_90
 
   Runtime() {
     cublasLtHandle_t products = nullptr;
@@ -98,10 +97,10 @@ class Runtime {
   }
 
   cublasLtHandle_t products() const { return products_.get(); }
-  cudnnHandle_t    images() const { return images_.get(); }
+  cudnnHandle_t images() const { return images_.get(); }
   void* product_scratch() { return scratch_.take(product_bytes); }
 
-  Products rounds_to   = Products::f32;                                    // both are set before kernels are made
+  Products rounds_to   = Products::f32;  // both are set before kernels are made
   Elements activations = Elements::f32;
 
   /// Copies an input of a batch to the device, in the queue: for one number of rows always to the same address.
@@ -127,9 +126,8 @@ class Runtime {
     return 0;
   }
   bool is_taken(float const* y, Takes what = Takes::y) const {
-    return std::any_of(relus_.begin(), relus_.end(), [=](Relu const& relu) {
-      return relu.y == y && (what == Takes::both ? relu.both : relu.taken);
-    });
+    return std::any_of(relus_.begin(), relus_.end(),
+                       [=](Relu const& relu) { return relu.y == y && (what == Takes::both ? relu.both : relu.taken); });
   }
 
  private:

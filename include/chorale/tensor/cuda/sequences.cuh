@@ -52,7 +52,7 @@ cudaError_t product(std::size_t m, std::size_t n, std::size_t k, Matrix a, Matri
                     cudaStream_t queue) {
   return detail::each(m * n, queue, [=] __device__(std::size_t i) {
     auto const row = i / n, column = i % n;
-    auto sum       = 0.0F;
+    auto sum = 0.0F;
     for (std::size_t j = 0; j < k; ++j) {
       auto const left  = a.transposed ? a.at[j * m + row] : a.at[row * k + j];
       auto const right = b.transposed ? b.at[column * k + j] : b.at[j * n + column];
@@ -73,7 +73,7 @@ cudaError_t gather_back(std::size_t n, std::size_t rows, std::size_t width, Ids 
                         cudaStream_t queue) {
   return detail::each(rows * width, queue, [=] __device__(std::size_t i) {
     auto const row = i / width, column = i % width;
-    auto sum       = 0.0F;
+    auto sum = 0.0F;
     for (std::size_t k = 0; k < n; ++k)
       if (detail::id_at(ids, k) == row) sum += dy[k * width + column];
     d_table[i] += sum;
@@ -82,13 +82,14 @@ cudaError_t gather_back(std::size_t n, std::size_t rows, std::size_t width, Ids 
 
 cudaError_t add_to_rows(std::size_t rows, std::size_t width, float const* x, float const* vector, float* y,
                         cudaStream_t queue) {
-  return detail::map_rows(rows * width, width, queue, [=] __device__(float from, float shift, float& to) {
-    to = from + shift;
-  }, detail::read(x), detail::of_column(vector), detail::written(y));
+  return detail::map_rows(
+      rows * width, width, queue, [=] __device__(float from, float shift, float& to) { to = from + shift; },
+      detail::read(x), detail::of_column(vector), detail::written(y));
 }
 cudaError_t add_to_rows_back(std::size_t rows, std::size_t width, float const* dy, float* d_vector, float* dx,
                              cudaStream_t queue) {
-  auto const code = detail::add_columns<1>(rows, width, 1, queue,
+  auto const code = detail::add_columns<1>(
+      rows, width, 1, queue,
       [=] __device__(std::size_t row, std::size_t column, double* sum) {
         sum[0] += static_cast<double>(dy[row * width + column]);
       },
@@ -96,14 +97,14 @@ cudaError_t add_to_rows_back(std::size_t rows, std::size_t width, float const* d
         d_vector[column] += static_cast<float>(sum[0]);
       });
   if (code != cudaSuccess || dx == nullptr) return code;
-  return detail::map(rows * width, queue, [=] __device__(float d, float& to) { to += d; }, detail::read(dy),
-                     detail::changed(dx));
+  return detail::map(
+      rows * width, queue, [=] __device__(float d, float& to) { to += d; }, detail::read(dy), detail::changed(dx));
 }
 
 cudaError_t layer_norm(std::size_t vectors, std::size_t width, float const* x, float const* gamma, float const* beta,
                        float epsilon, float* moments, float* y, cudaStream_t queue) {
   return detail::each(vectors, queue, [=] __device__(std::size_t r) {
-    auto const n = static_cast<float>(width);
+    auto const n           = static_cast<float>(width);
     auto const* const from = x + r * width;
     auto sum = 0.0F, square = 0.0F;
     for (std::size_t i = 0; i < width; ++i) sum += from[i];
@@ -118,7 +119,8 @@ cudaError_t layer_norm(std::size_t vectors, std::size_t width, float const* x, f
 cudaError_t layer_norm_back(std::size_t vectors, std::size_t width, float const* x, float const* gamma,
                             float const* moments, float const* dy, float* d_gamma, float* d_beta, float* dx,
                             cudaStream_t queue) {
-  auto const code = detail::add_columns<2>(vectors, width, 1, queue,
+  auto const code = detail::add_columns<2>(
+      vectors, width, 1, queue,
       [=] __device__(std::size_t row, std::size_t column, double* sum) {
         auto const i = row * width + column;
         sum[0] += static_cast<double>(dy[i] * (x[i] - moments[2 * row]) * moments[2 * row + 1]);
@@ -146,11 +148,11 @@ cudaError_t attend(Attention of, float const* x, float* kept, float* y, cudaStre
   auto const w = of.width / of.heads;
   return detail::each(of.rows * of.heads * of.steps, queue, [=] __device__(std::size_t i) {
     auto const t = i % of.steps, h = i / of.steps % of.heads, row = i / of.steps / of.heads;
-    auto const at      = detail::Head{of, x};
-    auto* const p      = kept + i * of.steps;
-    auto* const to     = y + (row * of.steps + t) * of.width + h * w;
-    auto const factor  = 1 / sqrtf(static_cast<float>(w));
-    auto const keys    = of.keys(t);
+    auto const at     = detail::Head{of, x};
+    auto* const p     = kept + i * of.steps;
+    auto* const to    = y + (row * of.steps + t) * of.width + h * w;
+    auto const factor = 1 / sqrtf(static_cast<float>(w));
+    auto const keys   = of.keys(t);
     auto top = -FLT_MAX, z = 0.0F;
     for (std::size_t u = 0; u < keys; ++u) {
       p[u] = factor * detail::dot(w, at.query(row, t, h), at.key(row, u, h));
@@ -166,18 +168,18 @@ cudaError_t attend(Attention of, float const* x, float* kept, float* y, cudaStre
   });
 }
 cudaError_t attend_back(Attention of, float const* x, float* kept, float const* dy, float* dx, cudaStream_t queue) {
-  auto const w       = of.width / of.heads, n = of.rows * of.heads * of.steps;
-  auto* const scores = kept + n * of.steps;                                // gradients by the scores
+  auto const w = of.width / of.heads, n = of.rows * of.heads * of.steps;
+  auto* const scores = kept + n * of.steps;  // gradients by the scores
   auto const code    = detail::each(n, queue, [=] __device__(std::size_t i) {
     auto const t = i % of.steps, h = i / of.steps % of.heads, row = i / of.steps / of.heads;
-    auto const at           = detail::Head{of, x};
-    auto const* const p     = kept + i * of.steps;
-    auto* const ds          = scores + i * of.steps;
-    auto const* const d     = dy + (row * of.steps + t) * of.width + h * w;
-    auto* const d_query     = dx + (at.query(row, t, h) - x);
-    auto const factor       = 1 / sqrtf(static_cast<float>(w));
-    auto const keys         = of.keys(t);
-    auto mean               = 0.0F;
+    auto const at       = detail::Head{of, x};
+    auto const* const p = kept + i * of.steps;
+    auto* const ds      = scores + i * of.steps;
+    auto const* const d = dy + (row * of.steps + t) * of.width + h * w;
+    auto* const d_query = dx + (at.query(row, t, h) - x);
+    auto const factor   = 1 / sqrtf(static_cast<float>(w));
+    auto const keys     = of.keys(t);
+    auto mean           = 0.0F;
     for (std::size_t u = 0; u < keys; ++u) {
       ds[u] = detail::dot(w, d, at.value(row, u, h));
       mean += p[u] * ds[u];
@@ -190,10 +192,10 @@ cudaError_t attend_back(Attention of, float const* x, float* kept, float const* 
     }
   });
   if (code != cudaSuccess) return code;
-  return detail::each(n, queue, [=] __device__(std::size_t i) {            // by keys and values: the queries that see them
+  return detail::each(n, queue, [=] __device__(std::size_t i) {  // by keys and values: the queries that see them
     auto const u = i % of.steps, h = i / of.steps % of.heads, row = i / of.steps / of.heads;
     auto const at       = detail::Head{of, x};
-    auto const first    = (i - u) * of.steps;                              // of the probabilities of the head
+    auto const first    = (i - u) * of.steps;  // of the probabilities of the head
     auto* const d_key   = dx + (at.key(row, u, h) - x);
     auto* const d_value = dx + (at.value(row, u, h) - x);
     auto const factor   = 1 / sqrtf(static_cast<float>(w));

@@ -8,8 +8,7 @@
 namespace chorale::cuda::launch::detail {
 
 /// Writes softmax(x) of one row to p, and returns the log of the sum of exp(x).
-template <class T>
-__device__ inline float softmax_of(std::size_t classes, T const* x, T* p) {
+template <class T> __device__ inline float softmax_of(std::size_t classes, T const* x, T* p) {
   auto top = -FLT_MAX, z = 0.0F;
   for (std::size_t c = 0; c < classes; ++c) top = fmaxf(top, static_cast<float>(x[c]));
   for (std::size_t c = 0; c < classes; ++c) z += expf(static_cast<float>(x[c]) - top);

@@ -44,8 +44,7 @@ class Kernels<Cuda>::Step {
   /// Copies targets to the device, in the queue. Every step has equally many, of the host or of any device.
   ///
   /// term    number of the loss or metric that reads them
-  template <class T>
-  T const* fetch(T const* targets, std::size_t n, std::size_t term = 0) {
+  template <class T> T const* fetch(T const* targets, std::size_t n, std::size_t term = 0) {
     if (targets_.size() <= term) targets_.resize(term + 1);
     return targets_[term].fetch(targets, n);
   }
@@ -68,7 +67,8 @@ class Kernels<Cuda>::Step {
   void begin(Span<float> gradients) {
     begin();
     cuda::expect(cuda::launch::begin_gradients(gradients.data(), gradients.last(plan::trailer).data(),
-                                               static_cast<float>(rows_), cuda::queue()), "begin_gradients");
+                                               static_cast<float>(rows_), cuda::queue()),
+                 "begin_gradients");
   }
   /// Destination of a sum over rows; `sum` is memory of the device. The scratch is for one sum after the other.
   SumOfRows sum_to(float* sum) { return {static_cast<float*>(losses_.take(rows_ * sizeof(float))), sum}; }
@@ -88,16 +88,15 @@ class Kernels<Cuda>::Step {
   struct Kind {
     bool checks;
     float loss_scale;
-    bool ahead = false;                                                    // the host runs ahead
-    bool bad_stays = false;
+    bool ahead                         = false;  // the host runs ahead
+    bool bad_stays                     = false;
     bool operator==(Kind const&) const = default;
   };
 
   /// Calls work(), which queues all from begin() to end(); or, from the second time on, replays it.
   ///
   /// kind    of the work; work of another kind is recorded again
-  template <class Work>
-  void replay(Kind kind, Work&& work) {
+  template <class Work> void replay(Kind kind, Work&& work) {
     if (!has_run_) {
       has_run_ = true;
       return work();
@@ -123,7 +122,7 @@ class Kernels<Cuda>::Step {
 
   // For a host that runs ahead.
 
-  void mark_copied() { copied_.record(cuda::queue()); }                    // the batch is on the device by then
+  void mark_copied() { copied_.record(cuda::queue()); }  // the batch is on the device by then
   void wait_copied() const { copied_.wait(); }
   void mark_ended() { mine().ended.record(cuda::queue()); }
   void wait_ended(std::size_t turn) const { turns_[turn].ended.wait(); }
@@ -133,13 +132,13 @@ class Kernels<Cuda>::Step {
   struct Both {
     StepNumbers now;
     std::array<float, plan::header> sums{};
-    cuda::launch::FirstBad bad;                                            // last: see begin_behind()
+    cuda::launch::FirstBad bad;  // last: see begin_behind()
   };
 
   struct Turn {
     Both* here    = nullptr;
     Kind recorded = {};
-    cuda::Graph graph;                                                     // which has the address of `here`
+    cuda::Graph graph;  // which has the address of `here`
     cuda::Event ended;
   };
   static constexpr std::size_t turns = 2;

@@ -22,25 +22,22 @@ namespace chorale {
 ///         different operations only a rank that still waits throws. Does nothing if the endpoint has no close(), or
 ///         with FailureScope::peer
 /// throws  Disagreement on all ranks when two have not called the same operations; PeerLost
-template <Endpoint E>
-void close(E& at) {
+template <Endpoint E> void close(E& at) {
   if constexpr (requires { at.close(); }) at.close();
 }
-
 
 /// Endpoint that forwards every call to an inner one. A decorator inherits it, and hides the calls that it changes.
 ///
 /// keeps   the abilities of the inner endpoint: announcements, access in place, an arena. Its native collectives and
 ///         the layers of a Layered are not forwarded, because a decorator would not see their messages
-template <Endpoint E>
-class ForwardingEndpoint {
+template <Endpoint E> class ForwardingEndpoint {
  public:
   using pending = typename E::pending;
 
   explicit ForwardingEndpoint(E at) : at_{std::move(at)} {}
 
   Rank rank() const { return at_.rank(); }
-  int  size() const { return at_.size(); }
+  int size() const { return at_.size(); }
 
   pending send(Rank peer, Tag tag, ConstBytes out) { return at_.send(peer, tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(peer, tag, in); }

@@ -26,18 +26,18 @@ struct ConnectionFault {
 struct Ends {
   Rank me                   = 0;
   Rank peer                 = 0;
-  std::uint32_t incarnation = 0;                                           // of the peer, from its handshake
-  std::uint8_t minor        = wire::version.minor;                         // of the wire version that both use
+  std::uint32_t incarnation = 0;                    // of the peer, from its handshake
+  std::uint8_t minor        = wire::version.minor;  // of the wire version that both use
 };
 
 /// A posted receive.
 struct PostedReceive {
   Tag tag{};
   LoggedOperation announced{};
-  Bytes left{};                                                            // memory that is not yet filled
-  std::size_t size    = 0;                                                 // of the whole message
-  std::uint64_t order = 0;                                                 // among all posted receives
-  std::uint64_t turn  = 0;                                                 // of this place
+  Bytes left{};             // memory that is not yet filled
+  std::size_t size    = 0;  // of the whole message
+  std::uint64_t order = 0;  // among all posted receives
+  std::uint64_t turn  = 0;  // of this place
 };
 
 /// Writes an operation into the header of a frame.
@@ -78,7 +78,7 @@ inline ConnectionFault mismatch(Ends ends, wire::Header const& head, LoggedOpera
   auto theirs     = LoggedOperation{.sequence = head.sequence};
   auto const same = OperationNumber::group(head.sequence) == OperationNumber::group(ours.sequence);
   if (same) theirs.ranks = ours.ranks;
-  auto alike           = wire::Header{};
+  auto alike = wire::Header{};
   describe(alike, ours);
   auto const same_text = head.sequence != 0 && text_of(alike) == text_of(head);
   auto const one_bound = (head.sequence == 0) != (ours.sequence == 0);
@@ -87,9 +87,9 @@ inline ConnectionFault mismatch(Ends ends, wire::Header const& head, LoggedOpera
               (same_text ? with_counts(ours.operation) ? ", at another line or with other counts" : ", at another line"
                          : "") +
               ", and " + named(ours, ends.me, ours.operation.text()) +
-              (one_bound ? ", or more than " + std::to_string(OperationLog::remembered) +
-                               " operations are under way at once"
-                         : "")};
+              (one_bound
+                   ? ", or more than " + std::to_string(OperationLog::remembered) + " operations are under way at once"
+                   : "")};
 }
 
 /// Throws a ConnectionFault that describes the operations of the peer and of this rank. See mismatch().
@@ -104,13 +104,13 @@ inline void expect_same(Ends ends, PostedReceive const& wanted, wire::Header con
   auto const& expected = wanted.announced;
   if (expected.sequence != head.sequence || expected.fingerprint != head.fingerprint)
     throw_mismatch(ends, head, expected);
-  auto const counted = head.sequence == 0 && head.count != wanted.size;    // then the count is that of its bytes
+  auto const counted = head.sequence == 0 && head.count != wanted.size;  // then the count is that of its bytes
   if (counted || (more ? size >= wanted.size : size != wanted.size))
     throw ConnectionFault{Fault::collective_mismatch,
-                    "rank " + std::to_string(ends.peer) + " sent " + (more && !counted ? "more than " : "") +
-                        std::to_string(counted ? head.count : size) + " bytes where rank " + std::to_string(ends.me) +
-                        " expected " + std::to_string(wanted.size) + " bytes, tag " +
-                        std::to_string(static_cast<std::uint32_t>(wanted.tag))};
+                          "rank " + std::to_string(ends.peer) + " sent " + (more && !counted ? "more than " : "") +
+                              std::to_string(counted ? head.count : size) + " bytes where rank " +
+                              std::to_string(ends.me) + " expected " + std::to_string(wanted.size) + " bytes, tag " +
+                              std::to_string(static_cast<std::uint32_t>(wanted.tag))};
 }
 
 /// Throws the Disagreement, the PeerLost, or the error of another rank that a loss stands for.
@@ -120,16 +120,16 @@ inline void expect_same(Ends ends, PostedReceive const& wanted, wire::Header con
   throw_if_told(loss);
   switch (loss.fault) {
     case Fault::collective_mismatch:
-      throw Told<Disagreement>{loss.fault, "in step " + std::to_string(loss.step) + ", operation " +
-                                         std::to_string(loss.sequence) + ": " + loss.reason + ".",
-                         "the same calls, with the same sizes and in the same order, on every rank."};
+      throw Told<Disagreement>{loss.fault,
+                               "in step " + std::to_string(loss.step) + ", operation " + std::to_string(loss.sequence) +
+                                   ": " + loss.reason + ".",
+                               "the same calls, with the same sizes and in the same order, on every rank."};
     case Fault::model_mismatch:
     case Fault::world_mismatch:
     case Fault::version_mismatch:
     case Fault::duplicate_rank:
     case Fault::not_authentic: throw Told<Disagreement>{loss.fault, loss.reason + "."};
-    case Fault::evicted:
-      throw PeerLost{me, loss, "a restart: the others went on, or ended, without this rank."};
+    case Fault::evicted: throw PeerLost{me, loss, "a restart: the others went on, or ended, without this rank."};
     case Fault::join_timeout:
       throw PeerLost{me, loss,
                      "start what is missing, a longer Timeouts::join, or, where both run, a way between the two: "

@@ -37,11 +37,11 @@ struct OperationNumber {
 /// order     among all operations of the rank, from 1
 /// ranks     of its sub-group, while the log lives; null: all
 struct LoggedOperation {
-  std::uint64_t sequence    = 0;
-  std::uint32_t fingerprint = 0;
-  std::uint32_t history     = 0;
-  Operation operation       = {};
-  std::uint64_t order       = 0;
+  std::uint64_t sequence         = 0;
+  std::uint32_t fingerprint      = 0;
+  std::uint32_t history          = 0;
+  Operation operation            = {};
+  std::uint64_t order            = 0;
   std::vector<Rank> const* ranks = nullptr;
 
   /// The ranks of its group, for a sentence: " in the group of ranks 1, 3". Empty for all ranks.
@@ -62,7 +62,7 @@ struct LoggedOperation {
 ///         for each group of that peer
 class OperationLog {
  public:
-  static constexpr std::uint64_t remembered = 1024;                        // operations
+  static constexpr std::uint64_t remembered = 1024;  // operations
 
   /// Place of the last operation of all ranks.
   std::uint64_t last() const { return all_->last(); }
@@ -84,9 +84,7 @@ class OperationLog {
   }
 
   void add(Operation const& operation) { newest_ = &all_->add(operation, ++orders_); }
-  void add(Operation const& operation, SubGroup const& group) {
-    newest_ = &group_of(group).add(operation, ++orders_);
-  }
+  void add(Operation const& operation, SubGroup const& group) { newest_ = &group_of(group).add(operation, ++orders_); }
 
   /// The last operation of all ranks with this tag. Sequence 0 if none was announced, or 1024 others came after it.
   LoggedOperation const& of(Tag tag) const { return all_->of(tag); }
@@ -131,7 +129,7 @@ class OperationLog {
         is_member_[place] = true;
       }
     }
-    Group(Group const&)            = delete;                               // operations refer to its ranks
+    Group(Group const&)            = delete;  // operations refer to its ranks
     Group& operator=(Group const&) = delete;
 
     std::uint32_t id() const { return id_; }
@@ -185,7 +183,7 @@ class OperationLog {
 
     static std::size_t bucket(Tag tag) { return static_cast<std::uint32_t>(tag) * 0x9E37'79B1U >> 22; }
 
-    Entry&       entry(std::uint64_t place) { return entries_[place % remembered]; }
+    Entry& entry(std::uint64_t place) { return entries_[place % remembered]; }
     Entry const& entry(std::uint64_t place) const { return entries_[place % remembered]; }
 
     bool is_remembered(std::uint64_t place) const { return place != 0 && place <= last_ && last_ - place < remembered; }
@@ -199,12 +197,12 @@ class OperationLog {
         }
     }
 
-    std::uint32_t id_ = 0;                                                 // 0: all ranks
+    std::uint32_t id_ = 0;  // 0: all ranks
     std::vector<Rank> ranks_;
-    std::vector<bool> is_member_;                                          // by rank
+    std::vector<bool> is_member_;  // by rank
     std::uint64_t last_ = 0;
-    std::vector<Entry> entries_;                                           // [place % remembered]
-    std::array<std::uint64_t, 1024> newest_{};                             // [bucket] a place
+    std::vector<Entry> entries_;                // [place % remembered]
+    std::array<std::uint64_t, 1024> newest_{};  // [bucket] a place
   };
 
   Group const* group_at(std::uint64_t sequence) const {
@@ -220,9 +218,9 @@ class OperationLog {
     return *groups_.emplace_back(std::make_unique<Group>(wanted));
   }
 
-  std::uint64_t orders_ = 0;
+  std::uint64_t orders_       = 0;
   std::unique_ptr<Group> all_ = std::make_unique<Group>();
-  std::vector<std::unique_ptr<Group>> groups_;                             // few: a search is short
+  std::vector<std::unique_ptr<Group>> groups_;  // few: a search is short
   LoggedOperation const* newest_ = &none();
 };
 

@@ -28,8 +28,8 @@ namespace detail {
 /// inside   the OwnerThreads in whose calls the thread is: one, or a few that call each other
 struct ThreadRecord {
   std::array<std::atomic<void const*>, 4> inside{};
-  std::size_t depth = 0;                                               // of `inside`; used by the thread only
-  long id           = syscall(SYS_gettid);                             // the system's
+  std::size_t depth = 0;                    // of `inside`; used by the thread only
+  long id           = syscall(SYS_gettid);  // the system's
   std::atomic<bool> ended{false};
 
   bool is_inside(void const* owner) const {
@@ -91,16 +91,15 @@ class OwnerThread {
   /// rank   of the endpoint, for the error
   /// idle   idle() is true if nothing is under way. Called while another thread owns the endpoint and is not in a call,
   ///        so that it may read what only the owner writes
-  template <class Idle>
-  Use use(Rank rank, Idle&& idle) {
+  template <class Idle> Use use(Rank rank, Idle&& idle) {
     auto* me = detail::this_thread;
     if (me == nullptr || owner_.load(std::memory_order_relaxed) != me) me = take(rank, idle);
     auto& mark = me->inside[me->depth % me->inside.size()];
     for (;;) {
       mark.store(this, std::memory_order_release);
-      std::atomic_signal_fence(std::memory_order_seq_cst);             // the thread that takes over has the full fence
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // the thread that takes over has the full fence
       if (owner_.load(std::memory_order_relaxed) == me) break;
-      mark.store(nullptr, std::memory_order_release);                  // another thread has taken over meanwhile
+      mark.store(nullptr, std::memory_order_release);  // another thread has taken over meanwhile
       take(rank, idle);
     }
     ++me->depth;
@@ -109,14 +108,13 @@ class OwnerThread {
 
  private:
   /// Makes this thread the owner.
-  template <class Idle>
-  detail::ThreadRecord* take(Rank rank, Idle& idle) {
+  template <class Idle> detail::ThreadRecord* take(Rank rank, Idle& idle) {
     auto me         = detail::record_of_this_thread();
     auto const lock = std::lock_guard{changes};
-    if (record_ == me) return me.get();                                // another thread tried, and was refused
+    if (record_ == me) return me.get();  // another thread tried, and was refused
     owner_.store(me.get(), std::memory_order_relaxed);
     if (record_ != nullptr) {
-      fence_all_threads();                                             // calls that the owner begins from now on see it
+      fence_all_threads();  // calls that the owner begins from now on see it
       auto const inside = record_->is_inside(this);
       if (inside || (!idle() && !record_->ended.load(std::memory_order_acquire))) {
         owner_.store(record_.get(), std::memory_order_relaxed);
@@ -137,13 +135,13 @@ class OwnerThread {
   static void fence_all_threads() {
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0 ||
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds{10});      // far longer than any store takes to be seen
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});  // far longer than any store takes to be seen
   }
 
-  inline static std::mutex changes;                                    // of any owner; changes are rare
+  inline static std::mutex changes;  // of any owner; changes are rare
 
   std::atomic<detail::ThreadRecord const*> owner_{nullptr};
-  std::shared_ptr<detail::ThreadRecord> record_;                       // the owner's; under the lock
+  std::shared_ptr<detail::ThreadRecord> record_;  // the owner's; under the lock
 };
 
 }  // namespace chorale

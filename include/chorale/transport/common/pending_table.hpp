@@ -11,8 +11,8 @@ namespace chorale {
 
 /// Identifies one operation in flight. A default-constructed ticket identifies none, and counts as done.
 struct Ticket {
-  std::size_t   place = 0;
-  std::uint64_t turn  = 0;                                            // of this place: 1, 2, ..
+  std::size_t place  = 0;
+  std::uint64_t turn = 0;  // of this place: 1, 2, ..
 };
 
 /// Operations that an endpoint drives by itself. Each has a place, so that it goes on after its pending is destroyed.
@@ -21,15 +21,13 @@ struct Ticket {
 /// keeps   an item stays in its place, with what it owns, for the next operation there: nothing is allocated once there
 ///         are as many places as operations at a time
 /// cost    a free place is found by a search of all places
-template <class Item>
-class PendingTable {
+template <class Item> class PendingTable {
  public:
   /// Returns a free place. If there is none, the places of operations that are done are freed first.
   ///
   /// fits    true for items that are preferred among the free places
   /// keeps   an operation whose peer is lost keeps its place, and throws when it is polled: the others are not affected
-  template <class Fits>
-  Ticket take(Fits fits) {
+  template <class Fits> Ticket take(Fits fits) {
     auto place = find_free(fits);
     if (place == places_.size()) {
       each([](Item& item) { return is_done(item); });
@@ -59,8 +57,7 @@ class PendingTable {
   }
 
   /// Calls f for each item in flight; those for which it returns true are done.
-  template <class F>
-  void each(F f) {
+  template <class F> void each(F f) {
     for (auto& place : places_)
       if (place.busy && f(place.item)) place.busy = false;
   }
@@ -69,19 +66,16 @@ class PendingTable {
   struct Place {
     Item item;
     std::uint64_t turn = 0;
-    bool busy = false;
+    bool busy          = false;
   };
 
   static bool is_done(Item& item) {
     try {
       return item.done();
-    } catch (PeerLost const&) {
-      return false;
-    }
+    } catch (PeerLost const&) { return false; }
   }
 
-  template <class Fits>
-  std::size_t find_free(Fits const& fits) const {                     // the number of places if all are busy
+  template <class Fits> std::size_t find_free(Fits const& fits) const {  // the number of places if all are busy
     auto found = places_.size();
     for (std::size_t i = 0; i < places_.size(); ++i) {
       if (places_[i].busy) continue;
@@ -97,8 +91,7 @@ class PendingTable {
 /// Pending of an endpoint that drives its operations by itself: polls `Driver` with its ticket.
 ///
 /// Driver  done(Ticket) and wait(Ticket); does not move while operations are in flight
-template <class Driver>
-class TablePending {
+template <class Driver> class TablePending {
  public:
   TablePending() = default;
   TablePending(Driver& driver, Ticket ticket) : driver_{&driver}, ticket_{ticket} {}

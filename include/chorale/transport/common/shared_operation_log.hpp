@@ -21,11 +21,11 @@ namespace chorale::detail {
 
 /// Identifies the operation of a message or an exposure. Two ends with different labels are in different operations.
 struct Label {
-  std::uint64_t number      = 0;                                      // within its group, from 1; 0: none was announced
-  std::uint32_t fingerprint = 0;                                      // of the operation
-  std::uint32_t group       = 0;                                      // SubGroup::id; 0: all ranks
+  std::uint64_t number      = 0;  // within its group, from 1; 0: none was announced
+  std::uint32_t fingerprint = 0;  // of the operation
+  std::uint32_t group       = 0;  // SubGroup::id; 0: all ranks
 
-  static constexpr std::uint64_t forgotten = ~std::uint64_t{0};       // too long ago to be known
+  static constexpr std::uint64_t forgotten = ~std::uint64_t{0};  // too long ago to be known
 
   bool agrees_with(Label const& other) const {
     return number == forgotten || other.number == forgotten ||
@@ -43,21 +43,19 @@ struct Known {
 ///
 /// remembered   operations; older ones are neither compared nor reported
 /// keeps        nothing is allocated, except for a new sub-group
-template <std::uint64_t remembered>
-class SharedOperationLog {
+template <std::uint64_t remembered> class SharedOperationLog {
  public:
-
   /// Adds an operation, and returns its label. For the rank's own thread, like label_of().
   ///
   /// part   the ranks that take part; null: all
   Label add(Operation const& operation, SubGroup const* part) {
-    auto* const group     = part == nullptr ? nullptr : &group_of(*part);
-    auto const number     = group == nullptr ? ++last_ : ++group->last;
-    auto const position   = count() + 1;
-    auto& own             = own_[position % remembered];
-    auto& newest          = newest_[hash(operation.tag)];
-    own = {{number, operation.fingerprint(), part == nullptr ? 0 : part->id}, operation.tag, newest, group};
-    newest                = position;
+    auto* const group   = part == nullptr ? nullptr : &group_of(*part);
+    auto const number   = group == nullptr ? ++last_ : ++group->last;
+    auto const position = count() + 1;
+    auto& own           = own_[position % remembered];
+    auto& newest        = newest_[hash(operation.tag)];
+    own    = {{number, operation.fingerprint(), part == nullptr ? 0 : part->id}, operation.tag, newest, group};
+    newest = position;
     shared_[position % remembered].write(position, {own.label, operation});
     count_.store(position, std::memory_order_release);
     return own.label;
@@ -113,13 +111,13 @@ class SharedOperationLog {
  private:
   struct Group {
     std::vector<Rank> ranks, sorted;
-    std::uint64_t last = 0;                                           // number
+    std::uint64_t last = 0;  // number
   };
 
   struct Own {
     Label label{};
     Tag tag{};
-    std::uint64_t before = 0;                                         // position of the previous one with this hash
+    std::uint64_t before = 0;  // position of the previous one with this hash
     Group const* group   = nullptr;
   };
 
@@ -147,7 +145,7 @@ class SharedOperationLog {
     static_assert(std::is_trivially_copyable_v<Known> && sizeof(Known) % sizeof(std::uint64_t) == 0);
     using Words = std::array<std::uint64_t, sizeof(Known) / sizeof(std::uint64_t)>;
 
-    std::atomic<std::uint64_t> version_{0};                           // odd while it is written
+    std::atomic<std::uint64_t> version_{0};  // odd while it is written
     std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Words>> words_{};
   };
 
@@ -163,10 +161,10 @@ class SharedOperationLog {
     return group;
   }
 
-  std::uint64_t last_ = 0;                                            // number of the last operation of all ranks
-  std::array<std::uint64_t, remembered> newest_{};                    // [hash of a tag]: a position; 0: none
-  std::array<Own, remembered> own_{};                                 // [position % remembered]
-  std::unordered_map<std::uint32_t, Group> groups_;                   // [SubGroup::id]
+  std::uint64_t last_ = 0;                           // number of the last operation of all ranks
+  std::array<std::uint64_t, remembered> newest_{};   // [hash of a tag]: a position; 0: none
+  std::array<Own, remembered> own_{};                // [position % remembered]
+  std::unordered_map<std::uint32_t, Group> groups_;  // [SubGroup::id]
   alignas(64) std::atomic<std::uint64_t> count_{0};
   std::array<Shared, remembered> shared_{};
 };

@@ -35,9 +35,9 @@ inline void throw_if_told(Loss const& loss) {
   auto const hint = at == text.npos ? std::string{} : text.substr(at + tries_in_line.size());
   switch (loss.fault) {
     case Fault::bad_argument: throw Told<BadArgument>{what, hint};
-    case Fault::bad_file:     throw Told<BadFile>{what, hint};
-    case Fault::file_fault:   throw Told<FileFault>{what, hint};
-    default:                  throw Told<NumericFault>{what, hint};
+    case Fault::bad_file: throw Told<BadFile>{what, hint};
+    case Fault::file_fault: throw Told<FileFault>{what, hint};
+    default: throw Told<NumericFault>{what, hint};
   }
 }
 

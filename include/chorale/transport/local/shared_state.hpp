@@ -40,23 +40,23 @@ namespace chorale::local {
 /// A rank that throws may free its buffers while another rank copies from them. So a rank touches foreign memory only
 /// while it has a Hold, and a rank that is about to throw first waits until no other rank has one.
 struct SharedState {
-  static constexpr unsigned slots = 64;                               // messages per pair; windows per rank
-  static constexpr std::uint64_t remembered = 256;                    // operations
-  using Log = detail::SharedOperationLog<remembered>;
+  static constexpr unsigned slots           = 64;   // messages per pair; windows per rank
+  static constexpr std::uint64_t remembered = 256;  // operations
+  using Log                                 = detail::SharedOperationLog<remembered>;
 
   struct Message {
-    std::uint64_t    order;                                           // among all messages of this `Lane`
-    Tag              tag;
+    std::uint64_t order;  // among all messages of this `Lane`
+    Tag tag;
     std::byte const* data;
-    std::size_t      size;
-    detail::Label    about;
+    std::size_t size;
+    detail::Label about;
   };
 
   /// A posted receive.
   struct Expected {
-    std::uint64_t order;                                              // among all receives of this rank
-    Rank  from;
-    Tag   tag;
+    std::uint64_t order;  // among all receives of this rank
+    Rank from;
+    Tag tag;
     Bytes to;
     detail::Label about;
   };
@@ -64,7 +64,7 @@ struct SharedState {
   /// The failure after which operations throw. The first call of claim() sets it.
   struct Loss {
     std::atomic<bool> claimed{false}, failed{false};
-    chorale::Loss what{};                                             // set before `failed`, then constant
+    chorale::Loss what{};  // set before `failed`, then constant
 
     void claim(chorale::Loss const& first) {
       if (!claimed.exchange(true)) {
@@ -78,15 +78,15 @@ struct SharedState {
   /// Messages from one rank to another. A set bit of `posted` is a message: the sender sets it, the receiver clears it.
   struct alignas(64) Lane {
     std::atomic<std::uint64_t> posted{0};
-    Loss loss;                                                        // of the sender; with FailureScope::peer
-    std::uint64_t sent = 0;                                           // used by the sender only
-    std::array<Message, slots> messages;                              // written by the sender while the bit is clear
+    Loss loss;                            // of the sender; with FailureScope::peer
+    std::uint64_t sent = 0;               // used by the sender only
+    std::array<Message, slots> messages;  // written by the sender while the bit is clear
   };
 
   /// Window for every 64th exposure of a rank: the turn is 2n - 1 during the n-th exposure, 2n once it is left.
   struct alignas(64) Window {
     std::atomic<std::uint64_t> turn{0};
-    Tag   tag{};
+    Tag tag{};
     Bytes bytes;
     detail::Label about;
   };
@@ -94,7 +94,7 @@ struct SharedState {
   /// An exposure that this rank has not left.
   struct Exposed {
     Tag tag;
-    std::uint64_t number;                                             // among all exposures of this rank, from 0
+    std::uint64_t number;  // among all exposures of this rank, from 0
   };
 
   /// Ranks, each of which waits for room at the next one, and the turns of each when this was first seen.
@@ -112,25 +112,24 @@ struct SharedState {
     std::atomic<bool> holds{false};
     std::atomic<std::uint64_t> step{0};
     std::array<Window, slots> windows;
-    alignas(64) std::atomic<std::uint32_t> wakeup{0};                 // wake-ups, counted if the rank listens or sleeps
+    alignas(64) std::atomic<std::uint32_t> wakeup{0};  // wake-ups, counted if the rank listens or sleeps
     std::atomic<bool> listens{false}, sleeps{false};
-    std::atomic<int> dozing{0};                                       // threads of the rank in `doze()`
-    std::uint32_t heard = 0;                                          // the rank's own, as are the next five
-    std::uint64_t receives = 0;                                       // so far
-    std::vector<Expected> expected;                                   // in the order posted
-    std::uint64_t exposures = 0;                                      // so far
-    std::vector<Exposed> exposed;                                     // in the order of numbers
-    std::vector<Compared> compared;                                   // [peer]
-    std::atomic<Rank> waits_for_room{-1};                             // at that rank; -1: at none
-    std::atomic<std::uint64_t> turns{0};                              // of long waits
+    std::atomic<int> dozing{0};            // threads of the rank in `doze()`
+    std::uint32_t heard    = 0;            // the rank's own, as are the next five
+    std::uint64_t receives = 0;            // so far
+    std::vector<Expected> expected;        // in the order posted
+    std::uint64_t exposures = 0;           // so far
+    std::vector<Exposed> exposed;          // in the order of numbers
+    std::vector<Compared> compared;        // [peer]
+    std::atomic<Rank> waits_for_room{-1};  // at that rank; -1: at none
+    std::atomic<std::uint64_t> turns{0};   // of long waits
     OwnerThread owner;
-    Log announced;                                                    // other ranks read it; see there
+    Log announced;  // other ranks read it; see there
     std::atomic<bool> ended{false};
   };
 
   SharedState(int n, std::chrono::nanoseconds limit, FailureScope policy = FailureScope::group)
-      : size{n}, timeout{limit}, failures{policy},
-        shares_cores{n > usable_cores()},
+      : size{n}, timeout{limit}, failures{policy}, shares_cores{n > usable_cores()},
         members(static_cast<std::size_t>(n)), lanes(members.size() * members.size()),
         fenced{syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0} {
     for (auto& member : members) {
@@ -142,7 +141,7 @@ struct SharedState {
 
   Member& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
   Window& window(Rank rank, std::uint64_t exposure) { return member(rank).windows[exposure % slots]; }
-  Lane&   lane(Rank from, Rank to) {
+  Lane& lane(Rank from, Rank to) {
     return lanes[static_cast<std::size_t>(from) * members.size() + static_cast<std::size_t>(to)];
   }
 
@@ -164,7 +163,7 @@ struct SharedState {
    public:
     Hold(SharedState& hub, Rank rank, Rank peer) : holds_{hub.member(rank).holds} {
       holds_.store(true, std::memory_order_relaxed);
-      std::atomic_signal_fence(std::memory_order_seq_cst);            // the failing rank has the processor's fence
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // the failing rank has the processor's fence
       if (!hub.loss(rank, peer).failed.load(std::memory_order_acquire)) return;
       holds_.store(false, std::memory_order_release);
       hub.throw_lost(rank, peer);
@@ -204,7 +203,7 @@ struct SharedState {
 
   /// Fails all ranks, or with FailureScope::peer these two, for a fault of the peer in the operation of `label`.
   [[noreturn]] void give_up(Rank me, Rank peer, chorale::Loss what, detail::Label const& label) {
-    check(me, peer);                                                  // an earlier failure comes first
+    check(me, peer);  // an earlier failure comes first
     if (auto const known = member(me).announced.find(label); label.number != 0 && known) {
       what.operation = known->operation.text();
       what.sequence  = label.number;
@@ -235,12 +234,10 @@ struct SharedState {
       auto const& theirs     = member(peer).announced;
       auto& seen             = member(me).compared[static_cast<std::size_t>(peer)];
       auto const theirs_last = theirs.count();
-      compare_from(seen.theirs, theirs_last, theirs, mine, [&](auto const& other, auto const& own) {
-        mismatch(me, peer, other.label, own.label, {}, 0);
-      });
-      compare_from(seen.mine, last, mine, theirs, [&](auto const& own, auto const& other) {
-        mismatch(me, peer, other.label, own.label, {}, 0);
-      });
+      compare_from(seen.theirs, theirs_last, theirs, mine,
+                   [&](auto const& other, auto const& own) { mismatch(me, peer, other.label, own.label, {}, 0); });
+      compare_from(seen.mine, last, mine, theirs,
+                   [&](auto const& own, auto const& other) { mismatch(me, peer, other.label, own.label, {}, 0); });
       seen = {last, theirs_last};
     }
   }
@@ -251,9 +248,12 @@ struct SharedState {
   [[noreturn]] void mismatch(Rank me, Rank peer, detail::Label theirs, detail::Label ours, Tag tag, std::size_t bytes) {
     auto const& mine = member(me).announced;
     auto const raw   = Operation{.count = bytes, .tag = tag};
-    give_up(me, peer, {.fault = Fault::collective_mismatch, .rank = peer,
-                       .reason = detail::text_of(peer, theirs, member(peer).announced, mine, raw) + ", and " +
-                                 detail::text_of(me, ours, mine, mine, raw)}, ours);
+    give_up(me, peer,
+            {.fault  = Fault::collective_mismatch,
+             .rank   = peer,
+             .reason = detail::text_of(peer, theirs, member(peer).announced, mine, raw) + ", and " +
+                       detail::text_of(me, ours, mine, mine, raw)},
+            ours);
   }
 
   /// True if this rank is in a cycle that no rank in it can break: each has looked for messages to take since the cycle
@@ -301,7 +301,7 @@ struct SharedState {
 
   /// Counts a wake-up of a rank that listens or sleeps, because something has moved; wakes it if it sleeps.
   void ring(Rank rank) {
-    auto& m = member(rank);
+    auto& m          = member(rank);
     auto const wakes = m.dozing.load() != 0;
     if (!wakes && !m.listens.load()) return;
     m.wakeup.fetch_add(1);
@@ -322,7 +322,7 @@ struct SharedState {
   /// Waits for the first wake-up since the last call; false if the time is over first.
   bool wait_for_wakeup(Rank me, std::chrono::nanoseconds longest) {
     auto& m = member(me);
-    if (!m.listens.exchange(true)) return true;                       // no wake-up was counted so far
+    if (!m.listens.exchange(true)) return true;  // no wake-up was counted so far
     auto const deadline = Deadline::after(longest);
     for (int turns = 0;; ++turns) {
       check(me, me);
@@ -336,20 +336,19 @@ struct SharedState {
   }
 
   /// Sleeps until a wake-up, unless done() is already true.
-  template <class Done>
-  void doze(Rank me, Deadline until, Done done) {
+  template <class Done> void doze(Rank me, Deadline until, Done done) {
     auto& m         = member(me);
     auto const rung = m.wakeup.load();
     m.dozing.fetch_add(1);
-    auto const up   = gsl::finally([&] { m.dozing.fetch_sub(1); });
-    if (fenced) fence_all();                                          // a rank that moves something later wakes us
+    auto const up = gsl::finally([&] { m.dozing.fetch_sub(1); });
+    if (fenced) fence_all();  // a rank that moves something later wakes us
     else detail::full_fence();
     if (!done()) futex_wait<FutexScope::process>(m.wakeup, rung, until.at - std::chrono::steady_clock::now());
   }
 
   void quiesce(Rank me) {
     if (!fenced || !fence_all())
-      std::this_thread::sleep_for(std::chrono::milliseconds{10});     // far longer than any store takes to be seen
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});  // far longer than any store takes to be seen
     for (Rank rank = 0; rank < size; ++rank)
       if (rank != me) spin_until([&] { return !member(rank).holds.load(std::memory_order_acquire); });
   }
@@ -357,17 +356,17 @@ struct SharedState {
   int const size;
   std::chrono::nanoseconds const timeout;
   FailureScope const failures;
-  bool const shares_cores;                                            // there are more ranks than cores
+  bool const shares_cores;  // there are more ranks than cores
   std::vector<Member> members;
   std::vector<Lane> lanes;
   bool const fenced;
-  std::atomic<int> endings{0};                                        // ranks that have ended
-  Loss all;                                                           // for all ranks, with FailureScope::group
+  std::atomic<int> endings{0};  // ranks that have ended
+  Loss all;                     // for all ranks, with FailureScope::group
 
   static constexpr char const* has_ended = "it had ended and left the group";
 
  private:
-  static constexpr int rests = 20;                                    // yields before it sleeps
+  static constexpr int rests = 20;  // yields before it sleeps
 
   /// True if another thread may take over this rank. Operations with a lost rank do not prevent it.
   bool has_nothing_under_way(Rank me) {

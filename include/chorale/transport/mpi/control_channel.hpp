@@ -38,7 +38,7 @@ class ControlChannel {
     MPI_Comm_size(control_, &size);
     expect_mpi(MPI_Allreduce(&connections_, &number_, 1, MPI_INT, MPI_MAX, control_), "MPI_Allreduce");
     connections_ = number_ + 1;
-    number_ %= 8'192;                                                 // MPI has 32768 tags at least
+    number_ %= 8'192;  // MPI has 32768 tags at least
     positions_.resize(static_cast<std::size_t>(size));
     int level = MPI_THREAD_SINGLE;
     MPI_Query_thread(&level);
@@ -47,7 +47,7 @@ class ControlChannel {
   ~ControlChannel() {
     int over = 0;
     MPI_Finalized(&over);
-    if (!over && !lost_) MPI_Comm_free(&control_);                    // a late word would go to the next communicator
+    if (!over && !lost_) MPI_Comm_free(&control_);  // a late word would go to the next communicator
   }
   ControlChannel(ControlChannel const&)            = delete;
   ControlChannel& operator=(ControlChannel const&) = delete;
@@ -61,19 +61,25 @@ class ControlChannel {
     throw_if_lost();
     announced_.add(operation);
     for (Rank peer = 0; heard_positions_ && peer < size; ++peer) compare_position(peer);
-    if (announced_.last() % 64 == 0) listen();                        // so that messages do not pile up
+    if (announced_.last() % 64 == 0) listen();  // so that messages do not pile up
   }
 
   wire::Header header_of(detail::LoggedOperation const& announced) const {
     auto const& o = announced.operation;
-    return {.from = rank, .sequence = announced.sequence, .collective = o.collective, .op = o.op, .element = o.element,
-            .tag = o.tag, .count = o.count, .fingerprint = announced.fingerprint,
-            .root = o.root < wire::last_root ? o.root : wire::last_root};
+    return {.from        = rank,
+            .sequence    = announced.sequence,
+            .collective  = o.collective,
+            .op          = o.op,
+            .element     = o.element,
+            .tag         = o.tag,
+            .count       = o.count,
+            .fingerprint = announced.fingerprint,
+            .root        = o.root < wire::last_root ? o.root : wire::last_root};
   }
 
   bool is_lost() const { return lost_.has_value(); }
   void throw_if_lost() const {
-    if (is_over_)                                                          // before any call of MPI
+    if (is_over_)  // before any call of MPI
       throw BadArgument{"rank " + std::to_string(rank) + " uses MpiTransport after MPI_Finalize has ended MPI.",
                         "let the Trainer end before MPI_Finalize."};
     if (one_thread_ && !may_call_mpi()) throw_other_thread();
@@ -110,20 +116,20 @@ class ControlChannel {
       MPI_Get_count(&status, MPI_BYTE, &bytes);
       auto word = std::vector<std::byte>(static_cast<std::size_t>(bytes));
       MPI_Recv(word.data(), bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, control_, MPI_STATUS_IGNORE);
-      if (status.MPI_TAG / 2 != number_) continue;                    // of an earlier channel: MPI has used its number
+      if (status.MPI_TAG / 2 != number_) continue;  // of an earlier channel: MPI has used its number
       if (status.MPI_TAG % 2 == cause) hear_cause(word);
       else hear_position(status.MPI_SOURCE, word);
     }
   }
 
  private:
-  enum Word { cause, position };                                      // the lowest bit of tags
+  enum Word { cause, position };  // the lowest bit of tags
 
   /// Records a loss, cut to fit a message, and sends it to all other ranks.
   void tell(Loss const& loss) {
     told_.resize(wire::AbortPayload::max_bytes);
     told_.resize(wire::AbortPayload{loss}.write(Bytes{told_}.first<wire::AbortPayload::max_bytes>()));
-    lost_ = wire::AbortPayload::parse(told_)->loss;                   // as the other ranks read it
+    lost_ = wire::AbortPayload::parse(told_)->loss;  // as the other ranks read it
     for (Rank peer = 0; peer < size; ++peer)
       if (peer != rank) say(peer, cause, told_);
     stop_();
@@ -152,7 +158,7 @@ class ControlChannel {
     auto const parsed = wire::parse(word, 0);
     if (parsed.result != wire::Parse::ok) return;
     positions_[static_cast<std::size_t>(peer)] = parsed.header;
-    heard_positions_ = true;
+    heard_positions_                           = true;
     compare_position(peer);
   }
 
@@ -163,27 +169,24 @@ class ControlChannel {
     if (theirs.sequence == 0 || ours.sequence != theirs.sequence || ours.fingerprint == theirs.fingerprint) return;
     try {
       detail::throw_mismatch({rank, peer}, theirs, ours);
-    } catch (detail::ConnectionFault const& fault) {
-      lose(peer, fault, ours.operation.text());
-    }
+    } catch (detail::ConnectionFault const& fault) { lose(peer, fault, ours.operation.text()); }
   }
 
   std::function<void()> stop_;
   MPI_Comm control_;
-  inline static int connections_ = 0;                                 // of this process
-  int number_                    = 0;                                 // of this channel, the same on all ranks
+  inline static int connections_ = 0;  // of this process
+  int number_                    = 0;  // of this channel, the same on all ranks
   detail::OperationLog announced_;
-  std::vector<wire::Header> positions_;                               // [rank] last position; sequence 0: none
+  std::vector<wire::Header> positions_;  // [rank] last position; sequence 0: none
   bool heard_positions_ = false;
-  std::array<wire::HeaderBytes, 64> said_{};                          // positions being sent
+  std::array<wire::HeaderBytes, 64> said_{};  // positions being sent
   std::size_t said_next_ = 0;
-  std::vector<std::byte> told_;                                       // the loss, as sent to the other ranks
+  std::vector<std::byte> told_;  // the loss, as sent to the other ranks
   std::optional<Loss> lost_;
-  bool one_thread_ = false;                                           // MPI may be called in the thread of main() alone
+  bool one_thread_ = false;  // MPI may be called in the thread of main() alone
   bool is_over_    = false;
-  AtFinalize at_finalize_{[this] {                                    // last: it ends first
-    fail("it called MPI_Finalize while its Trainer, or another endpoint of MpiTransport, was alive",
-         Fault::peer_lost);
+  AtFinalize at_finalize_{[this] {  // last: it ends first
+    fail("it called MPI_Finalize while its Trainer, or another endpoint of MpiTransport, was alive", Fault::peer_lost);
     is_over_ = true;
   }};
 };

@@ -27,9 +27,10 @@ inline void expect_mpi(int code, std::string const& call) {
 
 /// Where MPI may be called in one thread alone.
 [[noreturn]] inline void throw_other_thread() {
-  throw BadArgument{"MPI was started with MPI_THREAD_SINGLE or MPI_THREAD_FUNNELED, and MpiTransport is used in "
-                    "another thread than the one that started it.",
-                    "MPI_Init_thread with MPI_THREAD_SERIALIZED, or the Trainer in the thread of MPI_Init."};
+  throw BadArgument{
+      "MPI was started with MPI_THREAD_SINGLE or MPI_THREAD_FUNNELED, and MpiTransport is used in "
+      "another thread than the one that started it.",
+      "MPI_Init_thread with MPI_THREAD_SERIALIZED, or the Trainer in the thread of MPI_Init."};
 }
 
 /// True if MPI may be called in this thread.
@@ -46,10 +47,10 @@ class AtFinalize {
  public:
   explicit AtFinalize(std::function<void()> call) : call_{std::move(call)} {
     expect_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, begins, &key_, nullptr), "MPI_Comm_create_keyval");
-    expect_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key_, this), "MPI_Comm_set_attr");       // which it deletes first
+    expect_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key_, this), "MPI_Comm_set_attr");  // which it deletes first
   }
   ~AtFinalize() {
-    if (!std::exchange(call_, nullptr)) return;                            // it has begun, and the attribute is gone
+    if (!std::exchange(call_, nullptr)) return;  // it has begun, and the attribute is gone
     MPI_Comm_delete_attr(MPI_COMM_SELF, key_);
     MPI_Comm_free_keyval(&key_);
   }
@@ -96,7 +97,7 @@ inline void expect_usable(MPI_Comm communicator) {
   if (over)
     throw BadArgument{"MpiTransport is to connect ranks after MPI_Finalize has ended MPI.",
                       "make the Trainer before, and let it end before MPI_Finalize."};
-  if (communicator == MPI_Comm{})                                          // of MPI_Comm_f2c, where Open MPI knows none
+  if (communicator == MPI_Comm{})  // of MPI_Comm_f2c, where Open MPI knows none
     throw BadArgument{"MpiTransport got a handle that is no communicator.",
                       "MPI_Comm_f2c of what MPI_Comm_c2f has made, or of the communicator as Fortran has it."};
   if (communicator == MPI_COMM_NULL)

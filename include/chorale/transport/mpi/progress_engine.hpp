@@ -53,7 +53,7 @@ class ProgressEngine {
     MPI_Finalized(&over);
     if (over) return;
     cancel_receives();
-    if (!control.is_lost()) MPI_Comm_free(&data);                     // else what is left goes to the next one
+    if (!control.is_lost()) MPI_Comm_free(&data);  // else what is left goes to the next one
   }
   ProgressEngine(ProgressEngine const&)            = delete;
   ProgressEngine& operator=(ProgressEngine const&) = delete;
@@ -72,7 +72,7 @@ class ProgressEngine {
   Pending recv(Rank peer, Tag tag, Bytes in) {
     auto const ticket = take(Kind::recv, peer, tag, in);
     auto& item        = under_way_[ticket];
-    start(item, 0, MPI_Irecv, item.first);                            // always large enough for a first part
+    start(item, 0, MPI_Irecv, item.first);  // always large enough for a first part
     for (std::size_t i = 1; i < item.requests.size(); ++i) start(item, i, MPI_Irecv, item.memory(i));
     return {*this, ticket};
   }
@@ -103,22 +103,22 @@ class ProgressEngine {
     }
   }
 
-  ControlChannel control;                                             // first: it has this rank's number
+  ControlChannel control;  // first: it has this rank's number
   MPI_Comm data;
 
  private:
   enum class Kind { send, recv };
 
-  static constexpr std::size_t carried = 2048 - wire::header_bytes;   // bytes that come with the header: sent eagerly
+  static constexpr std::size_t carried = 2048 - wire::header_bytes;  // bytes that come with the header: sent eagerly
 
   struct Item {
     ProgressEngine* state = nullptr;
-    Kind kind       = Kind::send;
-    Rank peer       = 0;
-    detail::PostedReceive message{};                                       // `left` is all of it; of a send, only read
-    std::size_t next = 0;                                             // the first piece that is not complete
-    std::vector<std::byte>   first{};                                 // header, and the bytes sent with it
-    std::vector<MPI_Request> requests{};                              // one for each piece
+    Kind kind             = Kind::send;
+    Rank peer             = 0;
+    detail::PostedReceive message{};      // `left` is all of it; of a send, only read
+    std::size_t next = 0;                 // the first piece that is not complete
+    std::vector<std::byte> first{};       // header, and the bytes sent with it
+    std::vector<MPI_Request> requests{};  // one for each piece
 
     Range piece(std::size_t i) const {
       auto const begin = i == 0 ? 0 : carried + (i - 1) * state->piece_;
@@ -141,22 +141,27 @@ class ProgressEngine {
   Ticket take(Kind kind, Rank peer, Tag tag, Bytes memory) {
     control.throw_if_lost();
     auto const ticket = under_way_.take();
-    control.throw_if_lost();                                       // take() may find a loss: no receive then
-    auto& item        = under_way_[ticket];
-    auto requests     = std::move(item.requests);
-    auto first        = std::move(item.first);
-    auto const rest   = memory.size() - std::min(carried, memory.size());
+    control.throw_if_lost();  // take() may find a loss: no receive then
+    auto& item      = under_way_[ticket];
+    auto requests   = std::move(item.requests);
+    auto first      = std::move(item.first);
+    auto const rest = memory.size() - std::min(carried, memory.size());
     requests.assign(1 + rest / piece_ + (rest % piece_ != 0), MPI_REQUEST_NULL);
     first.resize(wire::header_bytes + carried);
-    item = {this, kind, peer, {tag, control.announced().of(tag), memory, memory.size()}, 0, std::move(first),
+    item = {this,
+            kind,
+            peer,
+            {tag, control.announced().of(tag), memory, memory.size()},
+            0,
+            std::move(first),
             std::move(requests)};
     return ticket;
   }
 
-  template <class Begin>
-  void start(Item& item, std::size_t i, Begin begin, Bytes bytes) {
+  template <class Begin> void start(Item& item, std::size_t i, Begin begin, Bytes bytes) {
     expect_peer(begin(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, item.peer, fold(item.message.tag), data,
-                      &item.requests[i]), item);
+                      &item.requests[i]),
+                item);
   }
 
   wire::Header header_of(Item const& item) const {
@@ -216,23 +221,18 @@ class ProgressEngine {
       if (kind == MPI_ERR_TRUNCATE) throw other_pieces();
       try {
         expect_mpi(code, "MPI");
-      } catch (Error const& error) {
-        throw detail::ConnectionFault{Fault::peer_lost, error.what()};
-      }
+      } catch (Error const& error) { throw detail::ConnectionFault{Fault::peer_lost, error.what()}; }
     });
   }
 
-  template <class F>
-  void guarded(Item const& item, F f) {
+  template <class F> void guarded(Item const& item, F f) {
     try {
       f();
-    } catch (detail::ConnectionFault const& fault) {
-      control.lose(item.peer, fault, text_of(item));
-    }
+    } catch (detail::ConnectionFault const& fault) { control.lose(item.peer, fault, text_of(item)); }
   }
 
   [[noreturn]] void give_up(Item const& item) {
-    auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
+    auto const limit  = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
     auto const reason = "rank " + std::to_string(control.rank) + " waited " + std::to_string(limit) + " ms for it";
     control.lose(item.peer, {Fault::peer_stalled, reason}, text_of(item));
   }
@@ -266,7 +266,7 @@ class ProgressEngine {
   std::chrono::nanoseconds timeout_;
   std::uint32_t tags_ = 32'768;
   int spins_          = 2'000;
-  unsigned looks_     = 0;                                            // unsuccessful polls
+  unsigned looks_     = 0;  // unsuccessful polls
   PendingTable<Item> under_way_;
 };
 

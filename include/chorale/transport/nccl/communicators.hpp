@@ -25,8 +25,7 @@
 
 namespace chorale::nccl {
 
-template <class T>
-inline constexpr auto nccl_type = ncclNumTypes;                       // of a type that NCCL does not have
+template <class T> inline constexpr auto nccl_type         = ncclNumTypes;  // of a type that NCCL does not have
 template <> inline constexpr auto nccl_type<float>         = ncclFloat32;
 template <> inline constexpr auto nccl_type<double>        = ncclFloat64;
 template <> inline constexpr auto nccl_type<bf16>          = ncclBfloat16;
@@ -36,8 +35,7 @@ template <> inline constexpr auto nccl_type<std::int64_t>  = ncclInt64;
 template <> inline constexpr auto nccl_type<std::uint32_t> = ncclUint32;
 template <> inline constexpr auto nccl_type<std::uint64_t> = ncclUint64;
 
-template <class T>
-concept NcclElement = nccl_type<T> != ncclNumTypes;
+template <class T> concept NcclElement = nccl_type<T> != ncclNumTypes;
 
 inline ncclRedOp_t nccl_op(Op op) {
   return std::array{ncclSum, ncclMin, ncclMax, ncclProd}[static_cast<std::size_t>(op)];
@@ -58,7 +56,7 @@ class Communicators {
  public:
   /// devices   [i] of the rank local[i]
   Communicators(int ranks, std::vector<Rank> local, std::vector<Cuda> devices, ncclUniqueId const& id,
-            std::chrono::nanoseconds timeout)
+                std::chrono::nanoseconds timeout)
       : local_{std::move(local)}, devices_{std::move(devices)}, timeout_{timeout}, comms_(local_.size(), nullptr) {
     try {
       begin(ranks, id);
@@ -72,7 +70,7 @@ class Communicators {
   Communicators(Communicators const&)            = delete;
   Communicators& operator=(Communicators const&) = delete;
 
-  ncclComm_t  comm(std::size_t i) const { return comms_[i]; }
+  ncclComm_t comm(std::size_t i) const { return comms_[i]; }
   Cuda const& device(std::size_t i) const { return devices_[i]; }
 
   /// Waits until NCCL has enqueued the call. After an error the rank has no communicator.
@@ -121,7 +119,7 @@ class Communicators {
       auto const here = Cuda::Scope{devices_[i]};
       code            = ncclCommInitRankConfig(&comms_[i], ranks, id, local_[i], &config);
     }
-    auto const together = ncclGroupEnd();                             // also after an error: it closes the group
+    auto const together = ncclGroupEnd();  // also after an error: it closes the group
     expect_nccl(code, "ncclCommInitRankConfig");
     expect_nccl(together, "ncclGroupEnd");
   }
@@ -131,8 +129,9 @@ class Communicators {
     if (!deadline.passed()) return;
     auto const ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
     abort(i);
-    throw PeerLost{-1, "rank " + std::to_string(local_[i]) + " waited " + std::to_string(ms) + " ms in " + call +
-                           ", and NCCL does not say for whom.",
+    throw PeerLost{-1,
+                   "rank " + std::to_string(local_[i]) + " waited " + std::to_string(ms) + " ms in " + call +
+                       ", and NCCL does not say for whom.",
                    "are all processes there? A slower step needs a larger NcclTransport::timeout."};
   }
 

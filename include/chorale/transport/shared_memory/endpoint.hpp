@@ -42,7 +42,7 @@ class SharedMemoryEndpoint {
       : here_{std::make_shared<Presence const>(std::move(group), rank)} {}
 
   Rank rank() const { return rank_state().rank(); }
-  int  size() const { return segment().size; }
+  int size() const { return segment().size; }
 
   /// This rank's part of the shared memory: for memory to be exposed, and for messages to be copied only once.
   Bytes memory() const { return segment().file.arena(rank()); }
@@ -127,7 +127,7 @@ class SharedMemoryEndpoint {
         : group{std::move(all)}, rank{mine} {}
     ~Presence() {
       auto const& segment = rank.rank_state.segment();
-      auto const me   = rank.rank_state.rank();
+      auto const me       = rank.rank_state.rank();
       if (segment.is_apart())
         segment.part_from_all(me, segment.report_exit(me, Fault::peer_lost, "it had ended and left the group"));
       rank.rank_state.leave();
@@ -139,12 +139,12 @@ class SharedMemoryEndpoint {
     shared_memory::ProgressEngine& rank;
   };
 
-  shared_memory::RankState&      rank_state() const { return here_->rank.rank_state; }
+  shared_memory::RankState& rank_state() const { return here_->rank.rank_state; }
   shared_memory::Segment const& segment() const { return rank_state().segment(); }
 
   void expect_rank(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(peer >= 0 && peer < size(),
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size()));
   }
   void expect_in_arena(ConstBytes bytes) const;
 
@@ -194,20 +194,20 @@ class SharedMemoryEndpoint::pending {
   friend SharedMemoryEndpoint;
   enum class Kind { done, send, recv, send_room, recv_room, expose, leave };
 
-  static constexpr std::array names = {"",       "send", "recv", "send (63 messages under way)",
-                                       "recv (1024 receives under way)", "expose", "leave"};
+  static constexpr std::array names = {
+      "", "send", "recv", "send (63 messages under way)", "recv (1024 receives under way)", "expose", "leave"};
 
   pending(Kind kind, shared_memory::ProgressEngine& rank, Rank peer, Tag tag, shared_memory::SlotTicket ticket = {})
       : kind_{kind}, tag_{tag}, peer_{peer}, ticket_{ticket}, rank_{&rank} {}
 
-  shared_memory::RankState&      rank_state() const { return rank_->rank_state; }
+  shared_memory::RankState& rank_state() const { return rank_->rank_state; }
   shared_memory::Segment const& segment() const { return rank_state().segment(); }
 
   bool is_meeting() const { return kind_ == Kind::expose || kind_ == Kind::leave; }
 
   bool look() {
     if (is_meeting()) return met();
-    if (kind_ == Kind::recv && rank_->inbox(peer_).look()) rank_->has_moved();   // first: it is the most likely
+    if (kind_ == Kind::recv && rank_->inbox(peer_).look()) rank_->has_moved();  // first: it is the most likely
     if (is_over()) return true;
     rank_->progress();
     return is_over();
@@ -257,11 +257,12 @@ class SharedMemoryEndpoint::pending {
 
   /// Only this thread could leave the exposure that has the window, and it waits here.
   [[noreturn]] void refuse_window() const {
-    throw BadArgument{"rank " + std::to_string(rank_state().rank()) + " waits to expose memory under tag " +
-                          std::to_string(static_cast<std::uint32_t>(tag_)) +
-                          (window_ < shared_memory::segment_slots ? ", while a tag that is equal modulo 64 is exposed."
-                                                : ", while more than 63 other operations have memory exposed."),
-                      "to finish those that were started before."};
+    throw BadArgument{
+        "rank " + std::to_string(rank_state().rank()) + " waits to expose memory under tag " +
+            std::to_string(static_cast<std::uint32_t>(tag_)) +
+            (window_ < shared_memory::segment_slots ? ", while a tag that is equal modulo 64 is exposed."
+                                                    : ", while more than 63 other operations have memory exposed."),
+        "to finish those that were started before."};
   }
 
   /// throws  Disagreement when a peer exposed something else in the same window
@@ -270,26 +271,26 @@ class SharedMemoryEndpoint::pending {
     auto const who = "rank " + std::to_string(missing_), me = "rank " + std::to_string(rank_state().rank());
     if (theirs.sequence != mine.sequence || theirs.fingerprint != mine.fingerprint)
       rank_state().mismatch(missing_, Tag{theirs.tag}, {theirs.sequence, theirs.fingerprint},
-                      {mine.sequence, mine.fingerprint});
+                            {mine.sequence, mine.fingerprint});
     if (theirs.tag != mine.tag)
       rank_state().disagree(missing_, mine.sequence,
                             who + " exposed tag " + std::to_string(theirs.tag) + " where " + me + " exposed tag " +
                                 std::to_string(mine.tag));
     if (theirs.size != mine.size)
       rank_state().disagree(missing_, mine.sequence,
-                      who + " exposed " + std::to_string(theirs.size) + " bytes where " + me + " exposed " +
-                          std::to_string(mine.size) + " bytes, tag " + std::to_string(mine.tag));
+                            who + " exposed " + std::to_string(theirs.size) + " bytes where " + me + " exposed " +
+                                std::to_string(mine.size) + " bytes, tag " + std::to_string(mine.tag));
   }
 
-  Kind kind_      = Kind::done;
-  Tag  tag_       = {};
-  Rank peer_      = 0;
-  std::size_t window_ = 0;                                            // of a rendezvous
-  std::uint64_t order_ = 0;                                           // number of the exposure in this window
-  Rank missing_   = 0;                                                // of a rendezvous: first rank that may be missing
-  shared_memory::SlotTicket ticket_;                                       // of a rendezvous: only its turn
+  Kind kind_           = Kind::done;
+  Tag tag_             = {};
+  Rank peer_           = 0;
+  std::size_t window_  = 0;           // of a rendezvous
+  std::uint64_t order_ = 0;           // number of the exposure in this window
+  Rank missing_        = 0;           // of a rendezvous: first rank that may be missing
+  shared_memory::SlotTicket ticket_;  // of a rendezvous: only its turn
   shared_memory::ProgressEngine* rank_ = nullptr;
-  Bytes bytes_;                                                       // to be exposed
+  Bytes bytes_;  // to be exposed
 };
 
 inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::send(Rank peer, Tag tag, ConstBytes out) {
@@ -308,8 +309,8 @@ inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::send(Rank peer, Tag t
 inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::recv(Rank peer, Tag tag, Bytes in) {
   expect_rank(peer);
   auto const use = here_->rank.use();
-  auto& here  = here_->rank;
-  auto& inbox = here.inbox(peer);
+  auto& here     = here_->rank;
+  auto& inbox    = here.inbox(peer);
   if (!inbox.has_room()) pending{pending::Kind::recv_room, here, peer, tag}.finish();
   return {pending::Kind::recv, here, peer, tag, inbox.expect(tag, in)};
 }
@@ -318,12 +319,12 @@ inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::expose(Tag tag, Bytes
   CHORALE_EXPECTS(!segment().is_apart(),
                   "access in place needs all ranks, and SharedMemoryTransport has FailureScope::peer");
   expect_in_arena(mine);
-  auto const use = here_->rank.use();
-  auto exposed   = pending{pending::Kind::expose, here_->rank, rank(), tag};
+  auto const use  = here_->rank.use();
+  auto exposed    = pending{pending::Kind::expose, here_->rank, rank(), tag};
   exposed.bytes_  = mine;
   exposed.window_ = rank_state().window(tag);
   exposed.order_  = ++here_->rank.asked[exposed.window_];
-  exposed.is_done();                                                    // peers see it now, not at the first done()
+  exposed.is_done();  // peers see it now, not at the first done()
   return exposed;
 }
 
@@ -341,16 +342,16 @@ inline SharedMemoryEndpoint::pending SharedMemoryEndpoint::leave(Tag tag) {
 
 inline void SharedMemoryEndpoint::meet(Tag tag) {
   CHORALE_EXPECTS(!segment().is_apart(), "a meeting needs all ranks, and SharedMemoryTransport has FailureScope::peer");
-  auto const use   = here_->rank.use();
-  auto& here       = here_->rank;
-  auto const turn  = ++here.meetings;
-  auto const ours  = rank_state().announced(tag);
-  auto const which = turn % 2;
-  auto& mine       = segment().member(rank()).meetings;
+  auto const use    = here_->rank.use();
+  auto& here        = here_->rank;
+  auto const turn   = ++here.meetings;
+  auto const ours   = rank_state().announced(tag);
+  auto const which  = turn % 2;
+  auto& mine        = segment().member(rank()).meetings;
   mine.about[which] = {ours.sequence, ours.fingerprint, static_cast<std::uint32_t>(tag)};
   mine.turn.store(turn, std::memory_order_release);
   segment().ring_others(rank());
-  auto missing       = Rank{0};                                       // the first rank that may be missing
+  auto missing        = Rank{0};  // the first rank that may be missing
   auto const are_here = [&] {
     segment().check(rank());
     for (; missing < size(); ++missing) {

@@ -50,7 +50,7 @@ class FailureDetector {
     if (!others_.empty()) thread_ = NamedThread{"chorale watch", [this] { run(); }};
   }
   ~FailureDetector() {
-    auto const one = std::uint64_t{1};
+    auto const one                      = std::uint64_t{1};
     [[maybe_unused]] auto const written = ::write(stop_.number(), &one, sizeof one);
   }
   FailureDetector(FailureDetector const&)            = delete;
@@ -62,26 +62,26 @@ class FailureDetector {
   struct Other {
     Rank rank;
     Process process;
-    FileDescriptor end;                                                    // readable once the process has ended
+    FileDescriptor end;  // readable once the process has ended
     bool has_ended;
-    std::uint64_t beats;                                              // at the last check
-    Time since;                                                       // when `beats` last changed
+    std::uint64_t beats;  // at the last check
+    Time since;           // when `beats` last changed
     bool warned;
   };
 
   void run() {
     auto watched = std::vector<pollfd>{{stop_.number(), POLLIN, 0}};
-    for (auto const& other : others_) watched.push_back({other.end.number(), POLLIN, 0});   // -1 is never ready
+    for (auto const& other : others_) watched.push_back({other.end.number(), POLLIN, 0});  // -1 is never ready
     auto last = std::chrono::steady_clock::now();
     while (watched[0].revents == 0) {
       for (Rank const rank : segment_.local) segment_.member(rank).beats.fetch_add(1, std::memory_order_relaxed);
-      auto const now      = std::chrono::steady_clock::now();
+      auto const now       = std::chrono::steady_clock::now();
       auto const overslept = now - last > tick_ + segment_.timeouts.dead / 2;
       last                 = now;
       for (std::size_t i = 0; i < others_.size(); ++i) {
         auto& other = others_[i];
         if (watched[i + 1].revents != 0) other.has_ended = true;
-        if (other.has_ended) watched[i + 1].fd = -1;                  // or poll() would return at once from now on
+        if (other.has_ended) watched[i + 1].fd = -1;  // or poll() would return at once from now on
         if (overslept) other.since = now;
         if (segment_.member(other.rank).gone.load(std::memory_order_acquire) == 0) look_at(other, now);
       }
@@ -99,17 +99,16 @@ class FailureDetector {
       other.since  = now;
       other.warned = false;
     }
-    auto const silent = now - other.since - tick_;                    // tick_: the pause between two heartbeats
+    auto const silent = now - other.since - tick_;  // tick_: the pause between two heartbeats
     if (silent >= segment_.timeouts.dead)
       return report_failure(other, Fault::peer_stalled,
-                    "its process " + std::to_string(other.process.process) + " is there, but silent for " +
-                        seconds_text(segment_.timeouts.dead));
+                            "its process " + std::to_string(other.process.process) + " is there, but silent for " +
+                                seconds_text(segment_.timeouts.dead));
     if (silent < segment_.timeouts.warn_silent || other.warned) return;
     other.warned = true;
     log_line("rank " + std::to_string(segment_.local.front()) + ": waiting " +
-                 seconds_text(segment_.timeouts.warn_silent) + " for a heartbeat of rank " +
-                 std::to_string(other.rank) + ", last in step " +
-                 std::to_string(segment_.member(other.rank).step.load(std::memory_order_relaxed)));
+             seconds_text(segment_.timeouts.warn_silent) + " for a heartbeat of rank " + std::to_string(other.rank) +
+             ", last in step " + std::to_string(segment_.member(other.rank).step.load(std::memory_order_relaxed)));
   }
 
   void report_failure(Other const& other, Fault fault, std::string reason) {
@@ -128,8 +127,8 @@ class FailureDetector {
   Segment const& segment_;
   std::chrono::nanoseconds const tick_;
   FileDescriptor const stop_;
-  std::vector<Other> others_;                                         // used only by the thread, once it runs
-  NamedThread thread_;                                                // last: it ends before the rest is destroyed
+  std::vector<Other> others_;  // used only by the thread, once it runs
+  NamedThread thread_;         // last: it ends before the rest is destroyed
 };
 
 }  // namespace chorale::shared_memory

@@ -73,14 +73,14 @@ inline std::optional<std::uint64_t> started_at(std::int32_t process) {
   auto const n    = file.number() < 0 ? -1 : ::read(file.number(), text.data(), text.size());
   if (n < 0 && errno != ENOENT && errno != ESRCH) return std::nullopt;
   auto const line = std::string(text.data(), static_cast<std::size_t>(n < 0 ? 0 : n));
-  auto const name = line.rfind(')');                                  // it may have any character in it
+  auto const name = line.rfind(')');  // it may have any character in it
   if (name == std::string::npos) return 0;
   auto fields = std::istringstream{line.substr(name + 1)};
   auto state  = std::string{};
   fields >> state;
   if (state == "Z" || state == "X") return 0;
   auto field = std::string{};
-  for (int i = 4; i < 22; ++i) fields >> field;                       // fields are counted from 1; the state is 3
+  for (int i = 4; i < 22; ++i) fields >> field;  // fields are counted from 1; the state is 3
   auto ticks = std::uint64_t{0};
   fields >> ticks;
   return ticks;
@@ -106,7 +106,7 @@ inline ProcessLife life_of(Process const& process) {
 
 /// The namespace of this process's number; 0 if the host does not report it.
 inline std::uint64_t namespace_of_processes() {
-  struct stat about {};
+  struct stat about{};
   return ::stat("/proc/self/ns/pid", &about) == 0 ? static_cast<std::uint64_t>(about.st_ino) : 0;
 }
 

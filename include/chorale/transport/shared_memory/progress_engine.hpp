@@ -29,7 +29,7 @@ struct ProgressEngine {
       inboxes.emplace_back(rank_state, peer);
     }
   }
-  ProgressEngine(ProgressEngine const&)            = delete;               // the queues refer to `rank_state`
+  ProgressEngine(ProgressEngine const&)            = delete;  // the queues refer to `rank_state`
   ProgressEngine& operator=(ProgressEngine const&) = delete;
 
   /// Begins a call by the thread that owns this rank.
@@ -44,7 +44,7 @@ struct ProgressEngine {
   }
 
   SendQueue& outbox(Rank peer) { return outboxes[static_cast<std::size_t>(peer)]; }
-  ReceiveQueue&  inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
+  ReceiveQueue& inbox(Rank peer) { return inboxes[static_cast<std::size_t>(peer)]; }
 
   /// Moves one segment of every message that can move. Every 1024 calls without progress, it checks all channels.
   void progress() {
@@ -70,9 +70,8 @@ struct ProgressEngine {
 
   /// What moves between this rank and a peer. With FailureScope::peer an error there is the loss of that peer, which
   /// calls about it throw, and no others.
-  template <class Move>
-  bool at_peer(Rank peer, Move const& move) {
-    if (rank_state.has_parted(peer)) return false;                         // its destination may have been freed
+  template <class Move> bool at_peer(Rank peer, Move const& move) {
+    if (rank_state.has_parted(peer)) return false;  // its destination may have been freed
     try {
       return move();
     } catch (Error const&) {
@@ -88,16 +87,19 @@ struct ProgressEngine {
 
   /// Closes this rank: waits until all ranks have closed, and compares the operations that they have called.
   void close() {
-    auto const me = rank_state.rank();
-    auto peer     = Rank{0};                                           // is_so() for all ranks before it
+    auto const me        = rank_state.rank();
+    auto peer            = Rank{0};  // is_so() for all ranks before it
     auto const until_all = [&](char const* what, auto&& is_so) {
       peer = 0;
-      rank_state.wait(Tag{}, what, [&] {
-        rank_state.segment().check(me);
-        progress();
-        while (peer < rank_state.segment().size && (peer == me || is_so(peer))) ++peer;
-        return peer == rank_state.segment().size;
-      }, [&] { return peer; });
+      rank_state.wait(
+          Tag{}, what,
+          [&] {
+            rank_state.segment().check(me);
+            progress();
+            while (peer < rank_state.segment().size && (peer == me || is_so(peer))) ++peer;
+            return peer == rank_state.segment().size;
+          },
+          [&] { return peer; });
     };
     until_all("close (sends)", [&](Rank to) { return outbox(to).is_idle(); });
     rank_state.leave();
@@ -108,15 +110,15 @@ struct ProgressEngine {
 
   OwnerThread owner;
   RankState rank_state;
-  std::vector<SendQueue> outboxes;                                         // [peer]
-  std::vector<ReceiveQueue> inboxes;                                       // [peer]
-  std::array<bool, 2 * segment_slots> in_use{};                            // windows that peers may still need
-  std::array<std::uint64_t, 2 * segment_slots> asked{}, opened{};          // times for each window, in the same order
-  std::uint64_t meetings = 0;                                         // calls of `meet()` so far
-  unsigned half          = 0;                                         // of copies(): the one that was used last
-  std::uint32_t heard = 0;                                            // wake-ups counted at the last wait_any()
-  bool may_go_on = false;                                             // something moved since; more may move at once
-  unsigned in_vain = 0;                                               // polls since something moved
+  std::vector<SendQueue> outboxes;                                 // [peer]
+  std::vector<ReceiveQueue> inboxes;                               // [peer]
+  std::array<bool, 2 * segment_slots> in_use{};                    // windows that peers may still need
+  std::array<std::uint64_t, 2 * segment_slots> asked{}, opened{};  // times for each window, in the same order
+  std::uint64_t meetings = 0;                                      // calls of `meet()` so far
+  unsigned half          = 0;                                      // of copies(): the one that was used last
+  std::uint32_t heard    = 0;                                      // wake-ups counted at the last wait_any()
+  bool may_go_on         = false;                                  // something moved since; more may move at once
+  unsigned in_vain       = 0;                                      // polls since something moved
 };
 
 /// The ranks of one process.
@@ -127,7 +129,7 @@ struct LocalRanks {
   }
 
   std::unique_ptr<Segment> const segment;
-  std::vector<std::unique_ptr<ProgressEngine>> ranks;                      // in the order of `segment->local`
+  std::vector<std::unique_ptr<ProgressEngine>> ranks;  // in the order of `segment->local`
   FailureDetector watcher;
 
  private:

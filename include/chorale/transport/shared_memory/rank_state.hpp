@@ -86,11 +86,11 @@ class RankState {
 
   /// throws  Disagreement when a peer, which has left, has not called the same operations as this rank
   void expect_same_end(Rank peer) {
-    auto const& other   = segment_.member(peer);
+    auto const& other = segment_.member(peer);
     for (auto const& one : announced_.last_of_groups())
       if (announced_.of(one.operation.tag, peer).sequence == one.sequence)
         expect_same(peer, one.operation.tag, brief(one));
-    auto const theirs   = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
+    auto const theirs = other.sequence.load(std::memory_order_relaxed), ours = last_announced();
     auto const same_all = other.history.load(std::memory_order_relaxed) == announced_.at(ours).history;
     if (theirs == ours && same_all) return;
     for (auto i = ours - std::min<std::uint64_t>(ours, SegmentMember::remembered) + 1; i <= ours; ++i)
@@ -99,8 +99,9 @@ class RankState {
       return "rank " + std::to_string(rank) + " ended after operation " + std::to_string(last) +
              (last == 0 ? "" : ", " + operation_text(rank, last));
     };
-    disagree(peer, ours, after(peer, theirs) + ", and " + after(rank_, ours) +
-                             (theirs == ours ? "; earlier ones were not the same" : ""));
+    disagree(peer, ours,
+             after(peer, theirs) + ", and " + after(rank_, ours) +
+                 (theirs == ours ? "; earlier ones were not the same" : ""));
   }
 
   /// True in a wait in which nothing has moved for some milliseconds.
@@ -115,14 +116,14 @@ class RankState {
   /// Fails because a peer's message or exposure belongs to another operation than this rank's in the same place.
   [[noreturn]] void mismatch(Rank peer, Tag tag, AnnouncedOperations theirs, AnnouncedOperations ours) {
     auto const they = described(peer, tag, theirs), we = described(rank_, tag, ours);
-    auto const is_same   = theirs.sequence == ours.sequence && ours.sequence != 0 &&
-                           operation_text(peer, theirs.sequence) == operation_text(rank_, ours.sequence);
+    auto const is_same = theirs.sequence == ours.sequence && ours.sequence != 0 &&
+                         operation_text(peer, theirs.sequence) == operation_text(rank_, ours.sequence);
     auto const one_bound = (theirs.sequence == 0) != (ours.sequence == 0);
-    disagree(peer, ours.sequence, they + (is_same ? ", with other counts" : "") + ", where " + we +
-                                      (one_bound ? ", or more than " +
-                                                       std::to_string(detail::OperationLog::remembered) +
-                                                       " operations are under way at once"
-                                                 : ""));
+    disagree(peer, ours.sequence,
+             they + (is_same ? ", with other counts" : "") + ", where " + we +
+                 (one_bound ? ", or more than " + std::to_string(detail::OperationLog::remembered) +
+                                  " operations are under way at once"
+                            : ""));
   }
 
   [[noreturn]] void disagree(Rank peer, std::uint64_t sequence, std::string const& what) {
@@ -139,7 +140,7 @@ class RankState {
 
   void fail(std::string const& why, Fault fault = Fault::peer_lost) {
     auto reason = why;
-    while (!reason.empty() && reason.back() == '.') reason.pop_back();      // the message adds its own
+    while (!reason.empty() && reason.back() == '.') reason.pop_back();  // the message adds its own
     auto const mine = loss(segment_.is_apart() ? Fault::peer_lost : fault, rank_, last_announced(), reason);
     if (segment_.is_apart()) return segment_.part_from_all(rank_, mine);
     segment_.report_failure(rank_, Segment::Witness::rank, mine);
@@ -150,14 +151,13 @@ class RankState {
   ///
   /// whom    returns the rank that is missing, as far as this rank can see; called repeatedly
   /// what    a few words for the error: "recv, tag 7"
-  template <class Done, class Whom>
-  void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
+  template <class Done, class Whom> void wait(Tag tag, char const* what, Done&& done, Whom&& whom) {
     if (done()) return;
     auto patience    = Backoff{segment_.spins};
     auto vain        = Vain{};
     waits_long_      = false;
     auto moved       = moves();
-    auto const going = [&] { return moves() != moved; };                    // part of a message: more may follow
+    auto const going = [&] { return moves() != moved; };  // part of a message: more may follow
     for (auto turn = 0; !done(); ++turn) {
       if (going()) moved = moves();
       else if (!patience.asleep()) patience.pause();
@@ -177,11 +177,10 @@ class RankState {
     bool warned = false;
   };
 
-  template <class Done, class Whom>
-  void look_around(Vain& vain, Tag tag, char const* what, Whom&& whom, Done&& done) {
+  template <class Done, class Whom> void look_around(Vain& vain, Tag tag, char const* what, Whom&& whom, Done&& done) {
     auto const peer = whom();
     expect_same(peer, tag, announced(tag, peer));
-    if (has_left(peer)) {                                                   // its last messages may still be unread
+    if (has_left(peer)) {  // its last messages may still be unread
       auto const moved = moves();
       if (done() || moves() != moved || whom() != peer) return;
       give_up(tag, what, Fault::peer_lost, peer, "it has left the group in good order");
@@ -189,22 +188,22 @@ class RankState {
     auto const culprit = segment_.is_apart() ? peer : last_of_chain(peer);
     auto const& other  = segment_.member(culprit);
     auto const now     = std::chrono::steady_clock::now();
-    auto const seen    = std::tuple{culprit, moves(), other.moved.load(std::memory_order_relaxed),
-                                    other.sequence.load(std::memory_order_relaxed),
-                                    other.step.load(std::memory_order_relaxed)};
+    auto const seen =
+        std::tuple{culprit, moves(), other.moved.load(std::memory_order_relaxed),
+                   other.sequence.load(std::memory_order_relaxed), other.step.load(std::memory_order_relaxed)};
     if (seen != vain.seen) vain = {seen, now, false};
     auto const quiet = now - vain.since;
     auto const tried = std::exchange(waits_long_, quiet > std::chrono::milliseconds{10});
     auto const waits = segment_.is_apart() && other.waits_for.load(std::memory_order_relaxed) != 0;
-    if (tried && quiet >= segment_.timeouts.stuck * (waits ? 2 : 1))        // to store early messages
+    if (tried && quiet >= segment_.timeouts.stuck * (waits ? 2 : 1))  // to store early messages
       give_up(tag, what, Fault::peer_stalled, culprit,
               "its process lives, but it has moved nothing for " + seconds_text(segment_.timeouts.stuck) +
                   (std::string_view{what}.ends_with(')') ? ", during " + std::string{what} : ""));
     if (quiet < segment_.timeouts.warn_stuck || vain.warned) return;
     vain.warned = true;
     log_line("rank " + std::to_string(rank_) + ": step " + std::to_string(std::get<4>(seen)) + ": waiting " +
-                 seconds_text(segment_.timeouts.warn_stuck) + " for rank " + std::to_string(culprit) +
-                 ", which lives, in " + described_wait(tag, what));
+             seconds_text(segment_.timeouts.warn_stuck) + " for rank " + std::to_string(culprit) +
+             ", which lives, in " + described_wait(tag, what));
   }
 
   /// Follows waiting ranks to the first rank that does not wait. Returns `first` if they wait in a cycle.
@@ -221,8 +220,7 @@ class RankState {
 
   [[noreturn]] void give_up(Tag tag, char const* what, Fault fault, Rank culprit, std::string const& why) {
     auto failure      = loss(fault, culprit, waits_in(tag),
-                             why + sentence("; rank {} waited for it", rank_) + kept(rank_, culprit) +
-                                 kept(culprit, rank_));
+                             why + sentence("; rank {} waited for it", rank_) + kept(rank_, culprit) + kept(culprit, rank_));
     failure.operation = described_wait(tag, what);
     give_up(failure);
   }
@@ -244,8 +242,13 @@ class RankState {
   }
 
   Loss loss(Fault fault, Rank culprit, std::uint64_t sequence, std::string const& reason) const {
-    return {fault, culprit, segment_.host, sequence == 0 ? "" : operation_text(rank_, sequence),
-            detail::OperationNumber::place(sequence), member_.step.load(std::memory_order_relaxed), reason};
+    return {fault,
+            culprit,
+            segment_.host,
+            sequence == 0 ? "" : operation_text(rank_, sequence),
+            detail::OperationNumber::place(sequence),
+            member_.step.load(std::memory_order_relaxed),
+            reason};
   }
 
   std::string described_wait(Tag tag, char const* what) const {

@@ -28,10 +28,7 @@ namespace chorale::shared_memory {
 class ReceiveQueue {
  public:
   ReceiveQueue(RankState& rank_state, Rank from)
-      : rank_state_{rank_state},
-        file_{rank_state.segment().file},
-        me_{rank_state.rank()},
-        from_{from},
+      : rank_state_{rank_state}, file_{rank_state.segment().file}, me_{rank_state.rank()}, from_{from},
         lane_{file_.lane(from, me_)} {
     arrived_.reserve(segment_slots);
     streams_.reserve(segment_slots);
@@ -75,7 +72,7 @@ class ReceiveQueue {
     while (arrived_.size() > segment_slots / 2) {
       auto const size = file_.slot(from_, me_, arrived_.front()).size;
       if (size + sizeof(Stored) > most_stored - stored_bytes_) {
-        lane_.kept.store(std::max<std::size_t>(1, stored_bytes_), std::memory_order_relaxed);      // for an error
+        lane_.kept.store(std::max<std::size_t>(1, stored_bytes_), std::memory_order_relaxed);  // for an error
         break;
       }
       store(arrived_.front());
@@ -105,15 +102,15 @@ class ReceiveQueue {
     std::vector<std::byte> bytes;
     bool whole     = false;
     unsigned taker = no_receive;
-    std::list<Stored>::iterator place{};                              // its own
+    std::list<Stored>::iterator place{};  // its own
   };
 
   struct Receive {
     Tag tag{};
     AnnouncedOperations about{};
-    Bytes rest{};                                                     // still to be filled
-    Stored* into       = nullptr;                                     // if it only stores a message
-    unsigned slot      = 0;                                           // of its message, once matched
+    Bytes rest{};                  // still to be filled
+    Stored* into       = nullptr;  // if it only stores a message
+    unsigned slot      = 0;        // of its message, once matched
     std::uint64_t turn = 0;
     bool busy          = false;
   };
@@ -147,21 +144,19 @@ class ReceiveQueue {
   /// Begins to store the message in a slot: at once, or as it passes the stage.
   void store(unsigned at) {
     auto const& slot = file_.slot(from_, me_, at);
-    auto& kept       = stored_.emplace_back(Stored{Tag{slot.tag}, {slot.sequence, slot.fingerprint},
-                                                   std::vector<std::byte>(slot.size)});
+    auto& kept       = stored_.emplace_back(
+        Stored{Tag{slot.tag}, {slot.sequence, slot.fingerprint}, std::vector<std::byte>(slot.size)});
     stored_bytes_ += slot.size + sizeof(Stored);
-    kept.place     = std::prev(stored_.end());
+    kept.place = std::prev(stored_.end());
     take(take_place({kept.tag, kept.about, kept.bytes, &kept}), at);
   }
 
   /// Gives a receive the oldest stored message with its tag; false if there is none.
   bool take_stored(unsigned i) {
-    auto const found = std::ranges::find_if(stored_, [&](Stored const& one) {
-      return one.tag == receives_[i].tag && one.taker == no_receive;
-    });
+    auto const found = std::ranges::find_if(
+        stored_, [&](Stored const& one) { return one.tag == receives_[i].tag && one.taker == no_receive; });
     if (found == stored_.end()) return false;
-    if (found->about != receives_[i].about)
-      rank_state_.mismatch(from_, found->tag, found->about, receives_[i].about);
+    if (found->about != receives_[i].about) rank_state_.mismatch(from_, found->tag, found->about, receives_[i].about);
     expect_size(receives_[i], found->bytes.size());
     found->taker = i;
     if (found->whole) hand_over(*found);
@@ -181,9 +176,9 @@ class ReceiveQueue {
   void expect_size(Receive const& receive, std::size_t size) {
     if (size != receive.rest.size())
       rank_state_.disagree(from_, receive.about.sequence,
-                     "rank " + std::to_string(from_) + " sent " + std::to_string(size) + " bytes where rank " +
-                         std::to_string(me_) + " expected " + std::to_string(receive.rest.size()) + " bytes, tag " +
-                         std::to_string(static_cast<std::uint32_t>(receive.tag)));
+                           "rank " + std::to_string(from_) + " sent " + std::to_string(size) + " bytes where rank " +
+                               std::to_string(me_) + " expected " + std::to_string(receive.rest.size()) +
+                               " bytes, tag " + std::to_string(static_cast<std::uint32_t>(receive.tag)));
   }
 
   void release(unsigned i) {
@@ -278,7 +273,7 @@ class ReceiveQueue {
     release(i);
     freed_ ^= bit(receives_[i].slot);
     lane_.freed.store(freed_, std::memory_order_release);
-    if (at_once) rank_state_.segment().ring_for_room(from_);          // the sender was done when it was sent
+    if (at_once) rank_state_.segment().ring_for_room(from_);  // the sender was done when it was sent
     else rank_state_.segment().ring(from_);
     if (kept == nullptr) --posted_;
     else if (kept->whole = true; kept->taker != no_receive) hand_over(*kept);
@@ -288,13 +283,13 @@ class ReceiveQueue {
   SegmentMemory const file_;
   Rank const me_, from_;
   SegmentChannel& lane_;
-  unsigned next_ = 0;                                                 // the slot of the next message
-  bool changed_  = false;                                             // since the last match()
-  std::uint64_t messages_ = 0;                                        // that have arrived
-  std::uint64_t freed_ = 0, drained_ = 0, granted_ = 0;               // as in `lane_`
+  unsigned next_          = 0;                           // the slot of the next message
+  bool changed_           = false;                       // since the last match()
+  std::uint64_t messages_ = 0;                           // that have arrived
+  std::uint64_t freed_ = 0, drained_ = 0, granted_ = 0;  // as in `lane_`
   std::vector<Receive> receives_;
-  std::vector<unsigned> free_;                                        // of receives_
-  std::vector<unsigned> arrived_, wanted_, streams_;                  // slots; receives; receives in granted order
+  std::vector<unsigned> free_;                        // of receives_
+  std::vector<unsigned> arrived_, wanted_, streams_;  // slots; receives; receives in granted order
   std::size_t posted_ = 0, stored_bytes_ = 0;
   std::list<Stored> stored_;
 };

@@ -41,13 +41,13 @@ namespace detail {
 
 /// True if this process can determine that no process of the file's job lives. The caller holds the file's lock.
 inline bool is_of_dead_job(int file) {
-  struct stat about {};
+  struct stat about{};
   if (::fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != ::geteuid() || about.st_nlink == 0)
     return false;
   auto prefix    = shared_memory::SegmentPrefix{};
   auto const got = ::pread(file, &prefix, sizeof prefix, 0);
-  if (got != static_cast<ssize_t>(sizeof prefix)) return about.st_size == 0;       // ended before it wrote anything
-  if (prefix.magic == 0 && prefix.world == 0) return true;                          // likewise, and no rank is recorded
+  if (got != static_cast<ssize_t>(sizeof prefix)) return about.st_size == 0;  // ended before it wrote anything
+  if (prefix.magic == 0 && prefix.world == 0) return true;                    // likewise, and no rank is recorded
   if (prefix.magic != 0 && prefix.magic != shared_memory::segment_magic) return false;
   if (prefix.process_ids != shared_memory::namespace_of_processes()) return false;  // of another container
   return std::ranges::all_of(prefix.processes, [](auto const& process) {
@@ -69,8 +69,7 @@ inline void remove_dead_jobs(std::string const& current) {
   for (auto at = std::filesystem::directory_iterator{"/dev/shm", error}; !error && at != end(at); at.increment(error)) {
     auto const name = at->path().filename().string();
     if (!name.starts_with(ours) || name.substr(ours.size()) == current) continue;
-    auto const file =
-        FileDescriptor{::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+    auto const file = FileDescriptor{::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
     if (file.number() < 0 || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) continue;
     if (detail::is_of_dead_job(file.number())) ::unlink(at->path().c_str());
   }
@@ -132,7 +131,7 @@ class Rendezvous {
     for (;;) {
       file_.emplace(job_.name, name());
       lock();
-      if (!file_->is_linked()) continue;                              // its job has just begun, or was dead
+      if (!file_->is_linked()) continue;  // its job has just begun, or was dead
       prefix_ = file_->prefix();
       if (prefix_.magic == 0) return make();
       if (prefix_.magic != segment_magic)
@@ -180,7 +179,7 @@ class Rendezvous {
       other_model_ = "rank " + std::to_string(group_.local().front()) + " of " + misfit->reason;
       return;
     }
-    if (prefix_.version == segment_wire_version)                           // else the refusal's place is unknown
+    if (prefix_.version == segment_wire_version)  // else the refusal's place is unknown
       file_->refuse(SegmentFile::Concerns::newcomer, misfit->reason);
     throw Disagreement{misfit->fault, misfit->reason + ".", misfit->what_to_try};
   }
@@ -188,8 +187,7 @@ class Rendezvous {
   std::string name() const { return "rank " + std::to_string(group_.local().front()); }
 
   /// Calls f() under the lock; if it throws, removes this process from the file.
-  template <class F>
-  std::invoke_result_t<F> or_leave(F f) {
+  template <class F> std::invoke_result_t<F> or_leave(F f) {
     try {
       return f();
     } catch (...) {
@@ -203,7 +201,7 @@ class Rendezvous {
     auto const mapping = or_leave([&] { return Mapping{file_->number(), SegmentLayout{}.members()}; });
     auto const mapped  = SegmentMemory{mapping.base(), SegmentLayout{}};
     or_leave([&] {
-      sign();                                                         // first: a taken rank is no fault of the others
+      sign();  // first: a taken rank is no fault of the others
       file_->refuse(SegmentFile::Concerns::everyone, *other_model_);
       if (is_everybody_here()) complete(mapped);
     });
@@ -217,8 +215,8 @@ class Rendezvous {
       try {
         file_->populate(mapped, rank);
       } catch (OutOfMemory const&) {
-        mapped.member(rank).reports[0].set({.rank = rank, .host = host_name(),
-                                             .reason = "it found too little shared memory, and could not join"});
+        mapped.member(rank).reports[0].set(
+            {.rank = rank, .host = host_name(), .reason = "it found too little shared memory, and could not join"});
         auto none = std::uint32_t{0};
         mapped.root_cause().report.compare_exchange_strong(none, 1 + 2 * static_cast<std::uint32_t>(rank));
         throw;
@@ -247,7 +245,7 @@ class Rendezvous {
     file_->unlink();
     auto& root_cause = mapped.root_cause();
     root_cause.complete.store(is_for_all(root_cause.refused.load(std::memory_order_acquire)) ? all_refused : all_joined,
-                           std::memory_order_release);
+                              std::memory_order_release);
     futex_wake<FutexScope::shared>(root_cause.complete);
   }
 
@@ -282,7 +280,7 @@ class Rendezvous {
       give_up(mapped);
     }
     if (root_cause.complete.load(std::memory_order_acquire) == all_refused) end_refused(root_cause);
-    prefix_ = file_->prefix();                                        // constant from here on
+    prefix_ = file_->prefix();  // constant from here on
   }
 
   /// Leaves the job if the program has a reason not to wait.
@@ -303,7 +301,7 @@ class Rendezvous {
 
   [[noreturn]] void end_refused(SegmentRootCause const& root_cause) {
     auto const why = root_cause.refusal.text();
-    if (root_cause.complete.load(std::memory_order_acquire) == 0) {      // else no rank reads the file any more
+    if (root_cause.complete.load(std::memory_order_acquire) == 0) {  // else no rank reads the file any more
       lock(Deadline::after(job_.timeouts.handshake));
       leave();
     }
@@ -313,8 +311,8 @@ class Rendezvous {
   /// Throws the PeerLost of a rank that could not join: see populate().
   void hear_loss(SegmentMemory const& mapped, std::uint32_t report) {
     auto const by = static_cast<Rank>((report - 1) / 2);
-    CHORALE_ENSURES(by < group_.size(), "the root cause names rank " + std::to_string(by) + " of " +
-                                            std::to_string(group_.size()));
+    CHORALE_ENSURES(by < group_.size(),
+                    "the root cause names rank " + std::to_string(by) + " of " + std::to_string(group_.size()));
     auto const loss = mapped.member(by).reports[(report - 1) % 2].loss();
     lock();
     leave();
@@ -327,14 +325,14 @@ class Rendezvous {
     if (mapped.root_cause().complete.load(std::memory_order_acquire) != 0) return file_->unlock();
     auto const absent = missing();
     leave();
-    throw_timeout("it did not come within " + seconds_text(job_.timeouts.join) + "; " +
-                      waiting_text(absent, group_.size()),
-                  absent.empty() ? 0 : absent.front());
+    throw_timeout(
+        "it did not come within " + seconds_text(job_.timeouts.join) + "; " + waiting_text(absent, group_.size()),
+        absent.empty() ? 0 : absent.front());
   }
 
   /// Removes this process from the file, and the file with the last process.
   void leave() {
-    prefix_ = file_->prefix();                                        // without changes that were not written
+    prefix_ = file_->prefix();  // without changes that were not written
     if (signed_) {
       for (Rank const rank : group_.local()) prefix_.processes[static_cast<std::size_t>(rank)] = {};
       file_->write(prefix_);
@@ -374,10 +372,10 @@ class Rendezvous {
   JobDescription const& job_;
   Group const& group_;
   Deadline const deadline_;
-  std::optional<SegmentFile> file_;                                        // locked by join(), except in await()
+  std::optional<SegmentFile> file_;  // locked by join(), except in await()
   SegmentPrefix prefix_;
-  bool signed_ = false;                                               // this process is in the file
-  std::optional<std::string> other_model_;                            // why neither this rank nor the others can join
+  bool signed_ = false;                     // this process is in the file
+  std::optional<std::string> other_model_;  // why neither this rank nor the others can join
 };
 
 }  // namespace chorale::shared_memory

@@ -39,10 +39,8 @@ struct Segment {
   Segment(Mapping mapped, SegmentLayout layout, JobDescription const& job, std::vector<Rank> ranks,
           std::array<Process, max_segment_ranks> const& all)
       : mapping{std::move(mapped)}, file{mapping.base(), layout}, timeouts{job.timeouts}, failures{job.failures},
-        size{layout.world},
-        shares_cores{size > host_cores() || static_cast<int>(ranks.size()) > usable_cores()},
-        spins{shares_cores ? 20 : 2'000},
-        local{std::move(ranks)}, processes{all}, host{host_name()} {}
+        size{layout.world}, shares_cores{size > host_cores() || static_cast<int>(ranks.size()) > usable_cores()},
+        spins{shares_cores ? 20 : 2'000}, local{std::move(ranks)}, processes{all}, host{host_name()} {}
 
   SegmentMember& member(Rank rank) const { return file.member(rank); }
 
@@ -63,8 +61,7 @@ struct Segment {
   }
 
   /// Sleeps until another rank wakes this one, unless done() is already true; a tenth of a second at most.
-  template <class Done>
-  bool sleep(Rank me, Done&& done) const {
+  template <class Done> bool sleep(Rank me, Done&& done) const {
     auto& mine      = member(me);
     auto const rung = mine.wakeup.load(std::memory_order_acquire);
     mine.asleep.store(waiting, std::memory_order_relaxed);
@@ -81,7 +78,7 @@ struct Segment {
   template <class Lost>
   bool wait_for_bell(Rank me, std::uint32_t& heard, std::chrono::nanoseconds longest, Lost&& lost) const {
     auto& mine = member(me);
-    if (mine.listens.exchange(1) == 0) return true;                   // no wake-up was counted so far
+    if (mine.listens.exchange(1) == 0) return true;  // no wake-up was counted so far
     auto const deadline = Deadline::after(longest);
     auto patience       = Backoff{spins, shares_cores ? rests : Backoff::many_yields};
     for (;;) {
@@ -175,7 +172,7 @@ struct Segment {
     if (loss.fault > Fault::collective_mismatch) detail::throw_peer_loss(me, loss);
     if (loss.fault == Fault::collective_mismatch)
       throw detail::Told<Disagreement>{loss.fault, "step " + std::to_string(loss.step) + ": " + loss.reason + ".",
-                         "the same calls, with the same sizes and in the same order, on every rank."};
+                                       "the same calls, with the same sizes and in the same order, on every rank."};
     if (loss.fault == Fault::peer_stalled)
       throw PeerLost{me, loss, "is it stopped, swapping or in a debugger? A slower step needs higher Timeouts."};
     throw PeerLost{me, loss};
@@ -184,8 +181,7 @@ struct Segment {
   /// Returns when no other rank touches this one's memory, and none will again. Only after a failure was reported.
   ///
   /// missed   true for ranks not to wait for. It waits for the others at most a second: they may have ended, too
-  template <class Missed>
-  void quiesce(Rank me, Missed&& missed) const {
+  template <class Missed> void quiesce(Rank me, Missed&& missed) const {
     auto const deadline = Deadline::after(std::chrono::seconds{1});
     for (Rank rank = 0; rank < size; ++rank)
       if (rank != me && !missed(rank))
@@ -219,8 +215,13 @@ struct Segment {
     auto const& lost      = member(rank);
     auto const sequence   = lost.sequence.load(std::memory_order_relaxed);
     auto const& operation = lost.operations[sequence % SegmentMember::remembered];
-    return {fault, rank, host, sequence == 0 ? "" : operation.text(), sequence,
-            lost.step.load(std::memory_order_relaxed), std::move(reason)};
+    return {fault,
+            rank,
+            host,
+            sequence == 0 ? "" : operation.text(),
+            sequence,
+            lost.step.load(std::memory_order_relaxed),
+            std::move(reason)};
   }
 
   Mapping const mapping;
@@ -228,15 +229,15 @@ struct Segment {
   Timeouts const timeouts;
   FailureScope const failures;
   int const size;
-  bool const shares_cores;                                            // more ranks than cores; the query reads a file
-  int const spins;                                                    // few if `shares_cores`
+  bool const shares_cores;  // more ranks than cores; the query reads a file
+  int const spins;          // few if `shares_cores`
   std::vector<Rank> const local;
-  std::array<Process, max_segment_ranks> const processes;                  // [rank]
+  std::array<Process, max_segment_ranks> const processes;  // [rank]
   std::string const host;
 
  private:
-  static constexpr std::uint32_t waiting = 1, listening = 2;          // values of `asleep`
-  static constexpr int rests             = 20;                        // yields before wait_for_bell() sleeps
+  static constexpr std::uint32_t waiting = 1, listening = 2;  // values of `asleep`
+  static constexpr int rests = 20;                            // yields before wait_for_bell() sleeps
 
   void ring_if_asleep(Rank rank) const {
     auto& other       = member(rank);
@@ -248,8 +249,7 @@ struct Segment {
 
   static void sleep_until_rung(SegmentMember& mine, std::uint32_t rung, std::chrono::nanoseconds longest) {
     mine.asleep.store(listening);
-    if (mine.wakeup.load() == rung)
-      futex_wait<FutexScope::shared>(mine.wakeup, rung, longest);
+    if (mine.wakeup.load() == rung) futex_wait<FutexScope::shared>(mine.wakeup, rung, longest);
     mine.asleep.store(0, std::memory_order_relaxed);
   }
 };

@@ -48,12 +48,11 @@ class SegmentFile {
     if (number() < 0) throw_errno("cannot be opened");
     if (auto const about = status(); about.st_uid != ::geteuid() || (!path_.empty() && (about.st_mode & 077) != 0))
       throw BadFile{path_ + " belongs to user " + std::to_string(about.st_uid) + " with mode " +
-                        mode_text(about.st_mode) + ", and this process to user " +
-                        std::to_string(::geteuid()) + ".",
+                        mode_text(about.st_mode) + ", and this process to user " + std::to_string(::geteuid()) + ".",
                     "another name for this job."};
   }
 
-  int  number() const { return file_.number(); }
+  int number() const { return file_.number(); }
   bool try_lock() const { return ::flock(number(), LOCK_EX | LOCK_NB) == 0; }
   void unlock() const { ::flock(number(), LOCK_UN); }
   bool is_linked() const { return path_.empty() || status().st_nlink != 0; }
@@ -112,14 +111,14 @@ class SegmentFile {
   void populate(SegmentMemory const& mapped, Rank rank) const {
     auto const& layout = mapped.layout;
     auto const arena   = mapped.arena(rank);
-    if (!arena.empty()) ::madvise(arena.data(), arena.size(), MADV_HUGEPAGE);      // a hint: not every host has them
+    if (!arena.empty()) ::madvise(arena.data(), arena.size(), MADV_HUGEPAGE);  // a hint: not every host has them
     populate(mapped, layout.lane(rank, 0), layout.ranks() * layout.lane());
     populate(mapped, layout.arena_of(rank), SegmentLayout::pages(layout.arena));
   }
 
  private:
   struct stat status() const {
-    struct stat about {};
+    struct stat about{};
     if (::fstat(number(), &about) != 0) throw_errno("cannot be read");
     return about;
   }
@@ -130,7 +129,7 @@ class SegmentFile {
   }
 
   void populate(SegmentMemory const& mapped, std::size_t offset, std::size_t bytes) const {
-    constexpr int populate_write = 23;                                // MADV_POPULATE_WRITE, from Linux 5.14 on
+    constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, from Linux 5.14 on
     if (bytes == 0 || ::madvise(mapped.base + offset, bytes, populate_write) == 0) return;
     if (errno != EINVAL) throw_no_memory(bytes, errno);
     reserve(offset, bytes);
@@ -142,7 +141,7 @@ class SegmentFile {
 
   /// error   EFAULT is reported where a write would end the process with SIGBUS: the file system is full
   [[noreturn]] void throw_no_memory(std::size_t bytes, int error) const {
-    struct statvfs space {};
+    struct statvfs space{};
     auto const is_full = (error == EFAULT || error == ENOSPC) && ::fstatvfs(number(), &space) == 0;
     auto const why     = is_full ? (path_.empty() ? "the host" : "/dev/shm") + std::string{" has "} +
                                    std::to_string(space.f_bavail * space.f_frsize) + " of " +
@@ -164,10 +163,10 @@ class SegmentFile {
 struct JobDescription {
   std::string name, plan;
   std::uint32_t incarnation;
-  std::size_t arena, ring;                                            // bytes per rank; per channel
+  std::size_t arena, ring;  // bytes per rank; per channel
   Timeouts timeouts;
   FailureScope failures;
-  std::function<void()> while_joining{};                              // see SharedMemoryTransport
+  std::function<void()> while_joining{};  // see SharedMemoryTransport
 
   SegmentLayout layout(int world, std::size_t plan_bytes) const { return {world, ring, arena, plan_bytes}; }
 
@@ -185,8 +184,8 @@ struct JobDescription {
       return Misfit{Fault::version_mismatch, both("wire version", theirs.version, segment_wire_version),
                     "one version of this library on every rank."};
     if (theirs.process_ids != namespace_of_processes())
-      return Misfit{Fault::world_mismatch, both("process numbers of namespace", theirs.process_ids,
-                                                namespace_of_processes()),
+      return Misfit{Fault::world_mismatch,
+                    both("process numbers of namespace", theirs.process_ids, namespace_of_processes()),
                     "containers that share the numbers of processes, or one container for all ranks."};
     auto const other = [&](std::string const& what, std::uint64_t a, std::uint64_t b) -> std::optional<Misfit> {
       if (a == b) return std::nullopt;

@@ -32,12 +32,8 @@ struct SlotTicket {
 class SendQueue {
  public:
   SendQueue(RankState& rank_state, Rank to)
-      : rank_state_{rank_state},
-        file_{rank_state.segment().file},
-        me_{rank_state.rank()},
-        to_{to},
-        lane_{file_.lane(me_, to)},
-        arena_{file_.arena(me_)} {}
+      : rank_state_{rank_state}, file_{rank_state.segment().file}, me_{rank_state.rank()}, to_{to},
+        lane_{file_.lane(me_, to)}, arena_{file_.arena(me_)} {}
 
   bool has_room() {
     if (free_ == 0) find_free();
@@ -53,19 +49,19 @@ class SendQueue {
     auto const in_place = !is_small && is_in_arena(out);
     auto const copied   = in_place ? 0 : std::min(out.size(), file_.layout.inside());
     next_               = static_cast<unsigned>(std::countr_zero(free_));
-    slot.sequence    = about.sequence;
-    slot.fingerprint = about.fingerprint;
-    slot.tag         = static_cast<std::uint32_t>(tag);
-    slot.size        = out.size();
-    slot.place       = in_place ? static_cast<std::uint64_t>(out.data() - file_.base) : 0;
-    slot.next        = next_;
+    slot.sequence       = about.sequence;
+    slot.fingerprint    = about.fingerprint;
+    slot.tag            = static_cast<std::uint32_t>(tag);
+    slot.size           = out.size();
+    slot.place          = in_place ? static_cast<std::uint64_t>(out.data() - file_.base) : 0;
+    slot.next           = next_;
     if (copied != 0) std::memcpy(SegmentMemory::inside(slot), out.data(), copied);
     slot.turn.store(++turn_, std::memory_order_release);
     rank_state_.segment().ring(to_);
     filled_ ^= bit(at);
     sends_[at] = {out.subspan(copied), turn_};
     if (!is_small) (in_place ? in_place_ : streaming_) |= bit(at);
-    find_free();                                                      // for the next message, off the critical path
+    find_free();  // for the next message, off the critical path
     return {at, turn_};
   }
 
@@ -126,12 +122,12 @@ class SendQueue {
   Rank const me_, to_;
   SegmentChannel& lane_;
   Bytes const arena_;
-  unsigned next_        = 0;                                          // the slot that the receiver polls; free
-  std::uint64_t turn_   = 0;                                          // messages sent
-  std::uint64_t free_   = ~std::uint64_t{1};                          // other slots that were free at the last check
-  std::uint64_t filled_ = 0;                                          // bit i flips when slot i is filled
-  std::uint64_t in_place_ = 0, streaming_ = 0;                        // bit i: slot i's message is not done yet
-  std::uint64_t segments_ = 0, passed_ = 0;                           // put on the stage; messages that passed it
+  unsigned next_          = 0;                  // the slot that the receiver polls; free
+  std::uint64_t turn_     = 0;                  // messages sent
+  std::uint64_t free_     = ~std::uint64_t{1};  // other slots that were free at the last check
+  std::uint64_t filled_   = 0;                  // bit i flips when slot i is filled
+  std::uint64_t in_place_ = 0, streaming_ = 0;  // bit i: slot i's message is not done yet
+  std::uint64_t segments_ = 0, passed_ = 0;     // put on the stage; messages that passed it
   std::array<Send, segment_slots> sends_{};
 };
 

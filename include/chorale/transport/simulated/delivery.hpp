@@ -14,21 +14,26 @@ namespace chorale {
 inline simulation::Handle Simulator::send(Rank me, Rank peer, Tag tag, ConstBytes out) {
   enter(me);
   charge(me, options_.model.overhead);
-  auto message = Message{.from = me, .to = peer, .tag = tag, .about = member(me).announced.label_of(tag, peer),
-                         .data = out.data(), .size = out.size(), .number = member(me).sent++};
+  auto message = Message{.from   = me,
+                         .to     = peer,
+                         .tag    = tag,
+                         .about  = member(me).announced.label_of(tag, peer),
+                         .data   = out.data(),
+                         .size   = out.size(),
+                         .number = member(me).sent++};
   member(me).bytes += out.size();
   expect_not_lost(me, peer);
   if (faulty_) suffer(me, peer, message.number, message);
-  expect_not_lost(me, peer);                                               // a freeze may have lost it meanwhile
+  expect_not_lost(me, peer);  // a freeze may have lost it meanwhile
   auto& way        = channel(peer, me, tag);
   message.channel  = &way;
   message.sequence = way.sent++;
   ++way.on_their_way;
-  auto const index    = messages_.take();
-  message.generation  = messages_[index].generation;
-  message.used        = true;
-  messages_[index]    = std::move(message);
-  auto const handle   = messages_.handle(index);
+  auto const index   = messages_.take();
+  message.generation = messages_[index].generation;
+  message.used       = true;
+  messages_[index]   = std::move(message);
+  auto const handle  = messages_.handle(index);
   if (member(me).clock <= now_) depart(index);
   else push(member(me).clock, What::depart, index);
   return handle;
@@ -38,15 +43,15 @@ inline simulation::Handle Simulator::receive(Rank me, Rank peer, Tag tag, Bytes 
   enter(me);
   auto& way = channel(me, peer, tag);
   while (!way.arrived.empty() && messages_[way.arrived.first].cancelled) is_taken(way.arrived.pop(messages_));
-  if (way.arrived.empty()) expect_not_lost(me, peer);                      // earlier messages can be received
-  auto const index = receives_.take();
-  auto& receive    = receives_[index];
-  receive.in       = in;
-  receive.channel  = &way;
-  receive.peer     = peer;
-  receive.tag      = tag;
-  receive.about       = member(me).announced.label_of(tag, peer);
-  auto const handle   = receives_.handle(index);
+  if (way.arrived.empty()) expect_not_lost(me, peer);  // earlier messages can be received
+  auto const index  = receives_.take();
+  auto& receive     = receives_[index];
+  receive.in        = in;
+  receive.channel   = &way;
+  receive.peer      = peer;
+  receive.tag       = tag;
+  receive.about     = member(me).announced.label_of(tag, peer);
+  auto const handle = receives_.handle(index);
   if (!way.arrived.empty()) match(way.arrived.pop(messages_), index);
   else way.posted.push(receives_, index);
   if (member(me).loss >= 0) throw_told(me);
@@ -59,13 +64,13 @@ inline bool Simulator::is_sent(Rank me, simulation::Handle h) {
   auto& message = messages_[h.index];
   if (message.cancelled) expect_not_lost(me, message.to);
   if (message.left < VirtualTime{} || message.left > rank.clock) return look_in_vain(me);
-  if (!message.captured) capture(message);                                 // now the sender may change it
+  if (!message.captured) capture(message);  // now the sender may change it
   return true;
 }
 
 inline bool Simulator::is_received(Rank me, Rank peer, simulation::Handle h) {
   auto& rank = enter(me);
-  if (receives_.is_over(h)) {                                              // it was released when the peer was lost
+  if (receives_.is_over(h)) {  // it was released when the peer was lost
     expect_not_lost(me, peer);
     return true;
   }
@@ -79,7 +84,7 @@ inline bool Simulator::is_received(Rank me, Rank peer, simulation::Handle h) {
 }
 
 inline void Simulator::wait_sent(Rank me, simulation::Handle h) {
-  for (enter(me).looks = 0; !is_sent(me, h);) {                            // a wait does not count as a poll
+  for (enter(me).looks = 0; !is_sent(me, h);) {  // a wait does not count as a poll
     if (auto const left = messages_[h.index].left; left >= VirtualTime{}) sleep_until(me, left);
     else block(me, simulation::WaitsFor::sent, h);
   }
@@ -113,7 +118,7 @@ inline simulation::Channel& Simulator::channel(Rank to, Rank from, Tag tag) {
   auto& rank     = member(to);
   auto const key = static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint32_t>(tag);
   if (rank.last_key == key) return *rank.last_channel;
-  if (rank.channels.size() >= rank.sweep_at && !faulty_) {                 // with faults, sequence numbers must stay
+  if (rank.channels.size() >= rank.sweep_at && !faulty_) {  // with faults, sequence numbers must stay
     std::erase_if(rank.channels, [](auto const& entry) { return entry.second.is_idle(); });
     rank.sweep_at = 64 + 2 * rank.channels.size();
   }
@@ -149,7 +154,7 @@ inline void Simulator::depart(std::uint32_t index) {
     return;
   }
   auto const& faults = options_.faults;
-  auto late          = VirtualTime{};                                      // by how much
+  auto late          = VirtualTime{};  // by how much
   if (message.has_fault && message.tried == 0) {
     if (message.fault == SimulatedFault::corrupt) corrupt(message);
     late = faults.part_of(faults.longest, from, message.number);
@@ -157,7 +162,7 @@ inline void Simulator::depart(std::uint32_t index) {
   }
   auto const passage = lines_.depart(from, to, message.size, now_, noise_on(from, lines_.latency(from, to)));
   if (message.left < VirtualTime{}) {
-    message.left = passage.left;
+    message.left       = passage.left;
     auto const& sender = member(from);
     if (is_waiting(from) && sender.waits_for == simulation::WaitsFor::sent && sender.handle.index == index)
       push(message.left, What::wake, static_cast<std::uint32_t>(from));
@@ -171,9 +176,9 @@ inline void Simulator::depart(std::uint32_t index) {
   if (!message.has_fault || message.fault != SimulatedFault::duplicate || message.tried > 0) return;
   capture(message);
   ++message.channel->on_their_way;
-  auto const twin       = messages_.take();
-  auto const generation = messages_[twin].generation;
-  messages_[twin]            = messages_[index];                           // take() may have moved it
+  auto const twin            = messages_.take();
+  auto const generation      = messages_[twin].generation;
+  messages_[twin]            = messages_[index];  // take() may have moved it
   messages_[twin].generation = generation;
   push(arrives + late, What::arrive, twin);
 }
@@ -189,8 +194,10 @@ inline bool Simulator::is_lost_on_its_way(std::uint32_t index) {
     push(now_ + faults.resend * (std::int64_t{1} << (message.tried - 1)), What::depart, index);
     return true;
   }
-  lose({.fault = Fault::peer_lost, .rank = message.to, .operation = operation_of(message.from),
-        .reason = "message " + std::to_string(message.number) + " of rank " + std::to_string(message.from) +
+  lose({.fault     = Fault::peer_lost,
+        .rank      = message.to,
+        .operation = operation_of(message.from),
+        .reason    = "message " + std::to_string(message.number) + " of rank " + std::to_string(message.from) +
                   " was sent to it " + std::to_string(message.tried) + " times and never arrived"},
        message.from, Concerns::witness);
   is_taken(index);
@@ -214,8 +221,10 @@ inline void Simulator::judge(std::uint32_t index) {
     case Judgement::discard: return is_taken(index);
     case Judgement::hold: return way.held.push_back(index);
     case Judgement::refuse:
-      lose({.fault = Fault::frame_corrupt, .rank = message.from, .operation = operation_of(message.to),
-            .reason = "the checksum of its message " + std::to_string(message.number) + ", " +
+      lose({.fault     = Fault::frame_corrupt,
+            .rank      = message.from,
+            .operation = operation_of(message.to),
+            .reason    = "the checksum of its message " + std::to_string(message.number) + ", " +
                       std::to_string(message.size) + " bytes, is wrong"},
            message.to, Concerns::witness);
       return is_taken(index);
@@ -261,7 +270,7 @@ inline void Simulator::is_taken(std::uint32_t index) {
   auto const& message = messages_[index];
   auto const from     = message.from;
   auto const& sender  = member(from);
-  auto const is_news  = !sender.listens || message.left < VirtualTime{};   // else counted when the message left
+  auto const is_news  = !sender.listens || message.left < VirtualTime{};  // else counted when the message left
   --message.channel->on_their_way;
   messages_.give_back(index);
   if (is_news) stir(from);
@@ -274,33 +283,38 @@ inline void Simulator::disagree(Message const& message, simulation::Receive cons
   auto const& ours = member(to).announced;
   auto const raw   = Operation{.count = message.size, .tag = message.tag};
   if (!message.about.agrees_with(receive.about))
-    return disagree(to, from, receive.about, text_of(from, message.about, member(from).announced, ours, raw) + ", and " +
-                                                 text_of(to, receive.about, ours, ours, raw));
-  disagree(to, from, receive.about, "rank " + std::to_string(from) + " sent " + std::to_string(message.size) +
-                                        " bytes where rank " + std::to_string(to) + " expected " +
-                                        std::to_string(receive.in.size()) + " bytes, tag " +
-                                        std::to_string(static_cast<std::uint32_t>(message.tag)));
+    return disagree(to, from, receive.about,
+                    text_of(from, message.about, member(from).announced, ours, raw) + ", and " +
+                        text_of(to, receive.about, ours, ours, raw));
+  disagree(to, from, receive.about,
+           "rank " + std::to_string(from) + " sent " + std::to_string(message.size) + " bytes where rank " +
+               std::to_string(to) + " expected " + std::to_string(receive.in.size()) + " bytes, tag " +
+               std::to_string(static_cast<std::uint32_t>(message.tag)));
 }
 
 /// Reports a mismatch that a rank has found with a peer, in the operation of `label`.
 inline void Simulator::disagree(Rank me, Rank peer, detail::Label const& label, std::string const& reason) {
   auto const known = label.number == 0 ? std::nullopt : member(me).announced.find(label);
-  lose({.fault = Fault::collective_mismatch, .rank = peer, .operation = known ? known->operation.text() : "",
-        .sequence = label.number, .step = member(me).step, .reason = reason},
+  lose({.fault     = Fault::collective_mismatch,
+        .rank      = peer,
+        .operation = known ? known->operation.text() : "",
+        .sequence  = label.number,
+        .step      = member(me).step,
+        .reason    = reason},
        me, Concerns::witness);
 }
 
 /// part   the ranks of the operation; null: all
 inline void Simulator::announce(Rank me, Operation const& operation, SubGroup const* part) {
-  auto const& ours  = enter(me).announced;
-  auto const label  = member(me).announced.add(operation, part);
-  auto& first       = part == nullptr ? firsts_[label.number % firsts_.size()]
-                                      : firsts_of_groups_[label.group][label.number % remembered_of_groups];
+  auto const& ours = enter(me).announced;
+  auto const label = member(me).announced.add(operation, part);
+  auto& first      = part == nullptr ? firsts_[label.number % firsts_.size()]
+                                     : firsts_of_groups_[label.group][label.number % remembered_of_groups];
   if (first.label.number < label.number) first = {me, label};
   if (first.label.agrees_with(label) || first.label.number > label.number || loss_about(me, first.rank) >= 0) return;
   auto const& theirs = member(first.rank).announced;
-  disagree(me, first.rank, label, text_of(first.rank, first.label, theirs, ours, {}) + ", and " +
-                                      text_of(me, label, ours, ours, {}));
+  disagree(me, first.rank, label,
+           text_of(first.rank, first.label, theirs, ours, {}) + ", and " + text_of(me, label, ours, ours, {}));
   throw_told(me);
 }
 

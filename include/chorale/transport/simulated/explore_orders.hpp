@@ -24,13 +24,12 @@ struct OrdersTried {
 /// cost       as many runs as there are orders, 30 us each for 3 ranks. Of an all-reduce of 4 elements recursive
 ///            doubling has 1,120 with 4 ranks, a double tree 12,096; a ring 3,072 with 3, and with 4 too many to try
 /// order      depth first, so that consecutive runs differ in the last choices
-template <class Attempt>
-OrdersTried every_order(std::size_t most, SimulatedTransport transport, Attempt attempt) {
+template <class Attempt> OrdersTried every_order(std::size_t most, SimulatedTransport transport, Attempt attempt) {
   struct Choice {
     std::size_t taken, of;
   };
-  auto path = std::vector<Choice>{};
-  auto next = std::size_t{0};
+  auto path        = std::vector<Choice>{};
+  auto next        = std::size_t{0};
   transport.choose = [&](std::size_t n) {
     if (next == path.size()) path.push_back({0, n});
     return path[next++].taken;

@@ -23,13 +23,12 @@ inline void Simulator::suffer(Rank me, Rank peer, std::uint64_t number, Message&
     case SimulatedFault::cut:
       cut_.emplace_back(me, peer);
       return later(lines_.latency(me, peer),
-                   {.rank = peer, .operation = operation_of(me),
-                    .reason = "its connection to rank " + std::to_string(me) + " was cut at message " +
+                   {.rank      = peer,
+                    .operation = operation_of(me),
+                    .reason    = "its connection to rank " + std::to_string(me) + " was cut at message " +
                               std::to_string(number) + " of that rank"},
                    me, Concerns::witness);
-    default:
-      message.fault     = *what;
-      message.has_fault = true;
+    default: message.fault = *what; message.has_fault = true;
   }
 }
 
@@ -37,15 +36,18 @@ inline void Simulator::freeze(Rank me, std::uint64_t number) {
   auto const& faults  = options_.faults;
   auto const duration = faults.part_of(faults.pause, me, number);
   if (duration > faults.dead)
-    later(faults.dead, {.fault = Fault::peer_stalled, .rank = me, .operation = operation_of(me),
-                        .reason = "nothing was heard of it for " + number_text(seconds(faults.dead)) + " s"},
+    later(faults.dead,
+          {.fault     = Fault::peer_stalled,
+           .rank      = me,
+           .operation = operation_of(me),
+           .reason    = "nothing was heard of it for " + number_text(seconds(faults.dead)) + " s"},
           other_than(me), Concerns::its_peers);
   sleep_until(me, member(me).clock + duration);
   enter(me);
 }
 
 inline void Simulator::die(Rank me, std::uint64_t number, SimulatedFault what) {
-  auto const at = "its process ended at message " + std::to_string(number);
+  auto const at     = "its process ended at message " + std::to_string(number);
   member(me).killed = true;
   let_go(me, Gone::soon);
   later(lines_.latency(me, other_than(me)), {.rank = me, .operation = operation_of(me), .reason = at}, other_than(me),
@@ -68,9 +70,12 @@ inline void Simulator::part(SimulatedEvent const& event) {
   parted_             = Parted{event, now_ + duration};
   if (duration <= faults.dead) return;
   for (auto const& [mine, theirs] : {std::pair{event.rank, event.peer}, std::pair{event.peer, event.rank}})
-    later(faults.dead, {.fault = Fault::peer_stalled, .rank = theirs, .host = "the other side of a partition",
-                        .reason = "rank " + std::to_string(mine) + " heard nothing of it for " +
-                                  number_text(seconds(faults.dead)) + " s"},
+    later(faults.dead,
+          {.fault = Fault::peer_stalled,
+           .rank  = theirs,
+           .host  = "the other side of a partition",
+           .reason =
+               "rank " + std::to_string(mine) + " heard nothing of it for " + number_text(seconds(faults.dead)) + " s"},
           mine, Concerns::other_side);
 }
 
@@ -80,9 +85,8 @@ inline bool Simulator::are_parted(Rank a, Rank b) const {
 }
 
 inline bool Simulator::is_cut(Rank a, Rank b) const {
-  return std::any_of(cut_.begin(), cut_.end(), [&](auto const& pair) {
-    return pair == std::pair{a, b} || pair == std::pair{b, a};
-  });
+  return std::any_of(cut_.begin(), cut_.end(),
+                     [&](auto const& pair) { return pair == std::pair{a, b} || pair == std::pair{b, a}; });
 }
 
 inline void Simulator::later(VirtualTime after, Loss loss, Rank witness, Concerns whom) {
@@ -117,7 +121,7 @@ inline void Simulator::lose_apart(Loss loss, Rank witness, Concerns whom) {
   if (whom == Concerns::witness) return part(witness, loss.rank, loss);
   if (whom == Concerns::its_peers && parted_ && now_ < parted_->until)
     later(parted_->until - now_, loss, witness, whom);
-  if (whom == Concerns::its_peers && loss.rank == witness && member(witness).loss < 0) {   // it reported itself
+  if (whom == Concerns::its_peers && loss.rank == witness && member(witness).loss < 0) {  // it reported itself
     let_go(witness, Gone::soon);
     told_.push_back(loss);
     member(witness).loss = static_cast<int>(told_.size()) - 1;
@@ -170,9 +174,12 @@ inline void Simulator::let_go(Rank me, Gone memory, Rank peer) {
 inline void Simulator::give_up(Rank me) {
   auto const peer     = awaited(me);
   auto const is_apart = options_.failures == FailureScope::peer && peer >= 0;
-  lose({.fault = Fault::peer_stalled, .rank = is_apart ? peer : blame(me), .operation = operation_of(me),
-        .sequence = member(me).announced.count(), .step = member(me).step,
-        .reason = wait_of(me) + ", after " +
+  lose({.fault     = Fault::peer_stalled,
+        .rank      = is_apart ? peer : blame(me),
+        .operation = operation_of(me),
+        .sequence  = member(me).announced.count(),
+        .step      = member(me).step,
+        .reason    = wait_of(me) + ", after " +
                   std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count()) + " ms"},
        me, is_apart ? Concerns::witness : Concerns::all);
 }
@@ -188,7 +195,7 @@ inline Rank Simulator::awaited(Rank me) {
     return first < size() ? first : -1;
   }
   return rank.waits_for == simulation::WaitsFor::message ? receives_[rank.handle.index].peer
-                                                     : messages_[rank.handle.index].to;
+                                                         : messages_[rank.handle.index].to;
 }
 
 /// Rank at the end of the chain of waits from `me`: it waits for no rank. In a cycle, the cycle's lowest rank, or the
@@ -233,8 +240,12 @@ inline void Simulator::end_by_deadlock() {
   auto const culprit = blame(witness);
   if (member(culprit).status == simulation::Status::over) text += "; rank " + std::to_string(culprit) + " has ended";
   if (result_.deadlock.empty()) result_.deadlock = text;
-  lose({.fault = Fault::peer_stalled, .rank = culprit, .operation = operation_of(witness),
-        .sequence = member(witness).announced.count(), .step = member(witness).step, .reason = "all wait: " + text},
+  lose({.fault     = Fault::peer_stalled,
+        .rank      = culprit,
+        .operation = operation_of(witness),
+        .sequence  = member(witness).announced.count(),
+        .step      = member(witness).step,
+        .reason    = "all wait: " + text},
        witness, Concerns::all);
 }
 

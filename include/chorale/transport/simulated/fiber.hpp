@@ -21,13 +21,13 @@
 
 // A sanitizer must be notified of every stack switch. Without a sanitizer these are null.
 extern "C" {
-[[gnu::weak]] void  __sanitizer_start_switch_fiber(void** fake_stack, void const* bottom, std::size_t size);
-[[gnu::weak]] void  __sanitizer_finish_switch_fiber(void* fake_stack, void const** bottom, std::size_t* size);
-[[gnu::weak]] void  __asan_unpoison_memory_region(void const volatile* begin, std::size_t size);
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, void const* bottom, std::size_t size);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, void const** bottom, std::size_t* size);
+[[gnu::weak]] void __asan_unpoison_memory_region(void const volatile* begin, std::size_t size);
 [[gnu::weak]] void* __tsan_get_current_fiber();
 [[gnu::weak]] void* __tsan_create_fiber(unsigned flags);
-[[gnu::weak]] void  __tsan_destroy_fiber(void* fiber);
-[[gnu::weak]] void  __tsan_switch_to_fiber(void* fiber, unsigned flags);
+[[gnu::weak]] void __tsan_destroy_fiber(void* fiber);
+[[gnu::weak]] void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 }
 
 namespace chorale {
@@ -44,7 +44,7 @@ using StackPointer = void*;
 }
 
 inline void prepare_stack(StackPointer& at, std::byte* bottom, std::size_t size, void (*entry)()) {
-  auto* top = reinterpret_cast<void**>(bottom + size) - 4;              // where `ret` leaves a stack as a call does
+  auto* top = reinterpret_cast<void**>(bottom + size) - 4;  // where `ret` leaves a stack as a call does
   top[0]    = reinterpret_cast<void*>(entry);
   std::memset(top - 6, 0, 6 * sizeof(void*));
   at = top - 6;
@@ -79,10 +79,9 @@ class StackMemory {
       throw Error{"no memory for the stack of a fibre, " + std::to_string(size_) + " bytes.",
                   "fewer virtual ranks, or a smaller SimulatedTransport::stack_bytes."};
     begin_ = static_cast<std::byte*>(p);
-    mprotect(begin_, page(), PROT_NONE);                                   // an overflow ends here
+    mprotect(begin_, page(), PROT_NONE);  // an overflow ends here
   }
-  StackMemory(StackMemory&& other) noexcept
-      : begin_{std::exchange(other.begin_, nullptr)}, size_{other.size_} {}
+  StackMemory(StackMemory&& other) noexcept : begin_{std::exchange(other.begin_, nullptr)}, size_{other.size_} {}
   StackMemory& operator=(StackMemory&& other) noexcept {
     std::swap(begin_, other.begin_);
     std::swap(size_, other.size_);
@@ -127,7 +126,7 @@ class StackMemory {
 /// throws  Error when there is no memory for a stack
 class Fiber {
  public:
-  Fiber() = default;
+  Fiber()                        = default;
   Fiber(Fiber const&)            = delete;
   Fiber& operator=(Fiber const&) = delete;
   ~Fiber() { release(); }
@@ -138,9 +137,9 @@ class Fiber {
     body_ = std::move(body);
     over_ = false;
     if (stack_.empty()) stack_ = detail::StackMemory{stack_bytes + most_shift};
-    if (__asan_unpoison_memory_region != nullptr)                       // poisoned by an earlier fibre
+    if (__asan_unpoison_memory_region != nullptr)  // poisoned by an earlier fibre
       __asan_unpoison_memory_region(stack_.bottom(), stack_.size());
-    auto const shift = reinterpret_cast<std::uintptr_t>(this) / 64 % 31 * 128;   // else all stacks share one cache set
+    auto const shift = reinterpret_cast<std::uintptr_t>(this) / 64 % 31 * 128;  // else all stacks share one cache set
     detail::prepare_stack(inside_, stack_.bottom(), stack_.size() - shift, &Fiber::entry);
     if (__tsan_create_fiber != nullptr) tsan_inside_ = __tsan_create_fiber(0);
   }
@@ -151,7 +150,8 @@ class Fiber {
     if (__tsan_get_current_fiber != nullptr) tsan_outside_ = __tsan_get_current_fiber();
     exchange_exceptions();
     void* fake = nullptr;
-    if (__sanitizer_start_switch_fiber != nullptr) __sanitizer_start_switch_fiber(&fake, stack_.bottom(), stack_.size());
+    if (__sanitizer_start_switch_fiber != nullptr)
+      __sanitizer_start_switch_fiber(&fake, stack_.bottom(), stack_.size());
     if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(tsan_inside_, 0);
     detail::switch_stack(&outside_, &inside_);
     if (__sanitizer_finish_switch_fiber != nullptr) __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
@@ -165,8 +165,7 @@ class Fiber {
       __sanitizer_start_switch_fiber(over_ ? nullptr : &fake, outer_bottom_, outer_size_);
     if (__tsan_switch_to_fiber != nullptr) __tsan_switch_to_fiber(tsan_outside_, 0);
     detail::switch_stack(&inside_, &outside_);
-    if (__sanitizer_finish_switch_fiber != nullptr)
-      __sanitizer_finish_switch_fiber(fake, &outer_bottom_, &outer_size_);
+    if (__sanitizer_finish_switch_fiber != nullptr) __sanitizer_finish_switch_fiber(fake, &outer_bottom_, &outer_size_);
   }
 
   bool over() const { return over_; }
@@ -191,7 +190,7 @@ class Fiber {
       __sanitizer_finish_switch_fiber(nullptr, &self.outer_bottom_, &self.outer_size_);
     self.body_();
     self.over_ = true;
-    self.pause();                                                       // for good
+    self.pause();  // for good
   }
 
   /// Swaps the thread's exception state with the saved one: exceptions being handled, and the number in flight.
@@ -211,8 +210,8 @@ class Fiber {
   std::array<void*, 2> exceptions_{};
   void const* outer_bottom_ = nullptr;
   std::size_t outer_size_   = 0;
-  void* tsan_inside_  = nullptr;
-  void* tsan_outside_ = nullptr;
+  void* tsan_inside_        = nullptr;
+  void* tsan_outside_       = nullptr;
 };
 
 }  // namespace chorale

@@ -23,32 +23,32 @@ namespace chorale {
 
 /// What can go wrong when a rank sends a message.
 enum class SimulatedFault : std::uint8_t {
-  drop,                                                                    // it is lost on its way, once
-  delay,                                                                   // it leaves later, and those after it too
-  duplicate,                                                               // it arrives once more, later
-  reorder,                                                                 // it arrives later than those after it
-  corrupt,                                                                 // one of its bits is flipped
-  cut,                                                                     // the connection to its receiver ends
-  freeze,                                                                  // its sender stops, for a while
-  kill,                                                                    // its sender's process ends
-  restart,                                                                 // its sender's process ends, then restarts
-  partition                                                                // the ranks fall into two parts, for a while
+  drop,       // it is lost on its way, once
+  delay,      // it leaves later, and those after it too
+  duplicate,  // it arrives once more, later
+  reorder,    // it arrives later than those after it
+  corrupt,    // one of its bits is flipped
+  cut,        // the connection to its receiver ends
+  freeze,     // its sender stops, for a while
+  kill,       // its sender's process ends
+  restart,    // its sender's process ends, then restarts
+  partition   // the ranks fall into two parts, for a while
 };
 
 inline constexpr std::size_t simulated_faults = 10;
 
 constexpr std::string_view name(SimulatedFault what) {
-  return std::array<std::string_view, simulated_faults>{"drop", "delay", "duplicate", "reorder", "corrupt", "cut",
-                                                        "freeze", "kill", "restart", "partition"}
+  return std::array<std::string_view, simulated_faults>{"drop", "delay",  "duplicate", "reorder", "corrupt",
+                                                        "cut",  "freeze", "kill",      "restart", "partition"}
       [static_cast<std::size_t>(what)];
 }
 
 /// A fault that took place, or is scheduled.
 struct SimulatedEvent {
   SimulatedFault what{};
-  Rank rank             = 0;                                               // the sender
-  std::uint64_t message = 0;                                               // its first is 0
-  Rank peer             = -1;                                              // the receiver
+  Rank rank             = 0;   // the sender
+  std::uint64_t message = 0;   // its first is 0
+  Rank peer             = -1;  // the receiver
 
   friend constexpr bool operator==(SimulatedEvent const&, SimulatedEvent const&) = default;
 };
@@ -66,7 +66,7 @@ struct SimulatedEvent {
 /// order     a function of seed, rank, number of the message and of the try: the same in every run
 struct SimulatedFaults {
   Seed seed = 1;
-  std::array<float, simulated_faults> rates{};                             // [SimulatedFault]
+  std::array<float, simulated_faults> rates{};  // [SimulatedFault]
   std::vector<SimulatedEvent> scheduled{};
   int most            = 1'000'000;
   VirtualTime longest = std::chrono::milliseconds{1};
@@ -119,8 +119,8 @@ struct SimulatedFaults {
 
   /// Random part of `whole` for this message: its delay, for example.
   VirtualTime part_of(VirtualTime whole, Rank rank, std::uint64_t message) const {
-    return VirtualTime{static_cast<std::int64_t>(static_cast<double>(whole.count()) *
-                                                 static_cast<double>(draw(rank, message, 62)))};
+    return VirtualTime{
+        static_cast<std::int64_t>(static_cast<double>(whole.count()) * static_cast<double>(draw(rank, message, 62)))};
   }
 
   /// Index of the bit to flip, in [0, bits).
@@ -151,7 +151,7 @@ enum class Judgement : std::uint8_t { deliver, discard, hold, refuse };
 /// sequence   of the messages from one rank to another with one tag: 0, 1, ..
 struct Arrival {
   std::uint64_t sequence, expected;
-  bool intact;                                                             // its checksum is right
+  bool intact;  // its checksum is right
 };
 
 /// Delivers every message once, in the order sent and intact, as an endpoint promises.
@@ -193,11 +193,11 @@ struct SimulatedTransport {
 
   NetworkModel model{};
   SimulatedFaults faults{};
-  FailureScope failures                = FailureScope::group;
+  FailureScope failures            = FailureScope::group;
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
   SimulatedPayload payload         = SimulatedPayload::bytes;
   std::chrono::nanoseconds compute{0};
-  std::size_t stack_bytes          = std::size_t{128} << 10;
+  std::size_t stack_bytes            = std::size_t{128} << 10;
   Judgement (*judge)(Arrival const&) = in_order_once;
   SimulatedChoice choose{};
 

@@ -28,11 +28,10 @@ namespace chorale {
 /// keeps   nothing is pushed for a time before that of the last pop()
 /// cost    each event moves at most once per bit of time that is still to pass; a few in practice
 /// source  radix heap: Ahuja, Mehlhorn, Orlin and Tarjan, JACM 37(2), 1990
-template <class What>
-class EventQueue {
+template <class What> class EventQueue {
  public:
   struct Event {
-    std::int64_t at;                                                       // not negative
+    std::int64_t at;  // not negative
     What what;
   };
 
@@ -72,28 +71,28 @@ class EventQueue {
   }
 
   std::int64_t last_ = 0;
-  std::size_t size_ = 0, next_ = 0;                                        // next_: of buckets_[0]
+  std::size_t size_ = 0, next_ = 0;  // next_: of buckets_[0]
   std::array<std::vector<Event>, 65> buckets_;
   std::vector<Event> spread_;
 };
 
 /// How one virtual rank ended.
 struct SimulatedEnd {
-  VirtualTime at{};                                                        // on its clock
-  std::exception_ptr error{};                                              // what it threw, if it did
-  std::string message{};                                                   // of the error
-  Rank lost       = -1;                                                    // the rank that a PeerLost names
-  bool was_killed = false;                                                 // by a fault
-  std::size_t messages = 0, bytes = 0;                                     // that it sent
+  VirtualTime at{};                     // on its clock
+  std::exception_ptr error{};           // what it threw, if it did
+  std::string message{};                // of the error
+  Rank lost            = -1;            // the rank that a PeerLost names
+  bool was_killed      = false;         // by a fault
+  std::size_t messages = 0, bytes = 0;  // that it sent
 };
 
 /// Result of a simulation.
 struct SimulatedRun {
-  VirtualTime time{};                                                      // when the last rank ended
+  VirtualTime time{};  // when the last rank ended
   std::vector<SimulatedEnd> ranks;
-  std::vector<SimulatedEvent> injected;                                    // faults, in the order of time
-  std::string deadlock;                                                    // the waits of the ranks, when all waited
-  std::uint64_t trace = 0;                                                 // a hash of all events: equal in equal runs
+  std::vector<SimulatedEvent> injected;  // faults, in the order of time
+  std::string deadlock;                  // the waits of the ranks, when all waited
+  std::uint64_t trace = 0;               // a hash of all events: equal in equal runs
 
   /// throws  the first error of a rank, if there was one
   SimulatedRun const& check() const {
@@ -113,8 +112,7 @@ struct Handle {
 };
 
 /// Pool of records that are reused. take() may move all of them.
-template <class T>
-class Pool {
+template <class T> class Pool {
  public:
   std::uint32_t take() {
     if (free_.empty()) {
@@ -149,28 +147,26 @@ struct Row {
 
   bool empty() const { return first == no_record; }
 
-  template <class T>
-  void push(Pool<T>& of, std::uint32_t index) {
-    of[index].next = no_record;
+  template <class T> void push(Pool<T>& of, std::uint32_t index) {
+    of[index].next                    = no_record;
     (empty() ? first : of[last].next) = index;
-    last = index;
+    last                              = index;
   }
-  template <class T>
-  std::uint32_t pop(Pool<T>& of) {
+  template <class T> std::uint32_t pop(Pool<T>& of) {
     auto const index = first;
-    first = of[index].next;
+    first            = of[index].next;
     return index;
   }
 };
 
 /// Messages with one tag from one rank to another.
 struct Channel {
-  Row posted;                                                              // receives that wait for a message
-  Row arrived;                                                             // messages without a posted receive
-  std::uint64_t sent = 0, expected = 0;                                    // sequence numbers
-  std::uint64_t on_their_way = 0;                                          // messages
-  VirtualTime last{};                                                      // arrival
-  std::vector<std::uint32_t> held;                                         // messages that came too early
+  Row posted;                            // receives that wait for a message
+  Row arrived;                           // messages without a posted receive
+  std::uint64_t sent = 0, expected = 0;  // sequence numbers
+  std::uint64_t on_their_way = 0;        // messages
+  VirtualTime last{};                    // arrival
+  std::vector<std::uint32_t> held;       // messages that came too early
 
   bool is_idle() const { return posted.empty() && arrived.empty() && on_their_way == 0; }
 };
@@ -179,13 +175,13 @@ struct Channel {
 struct Message {
   Rank from = 0, to = 0;
   Tag tag{};
-  detail::Label about{};                                                   // the operation
-  std::byte const* data = nullptr;                                         // the sender's memory, until captured
-  std::size_t size = 0;
-  std::vector<std::byte> copy{};                                           // the bytes, once captured
+  detail::Label about{};            // the operation
+  std::byte const* data = nullptr;  // the sender's memory, until captured
+  std::size_t size      = 0;
+  std::vector<std::byte> copy{};  // the bytes, once captured
   Channel* channel = nullptr;
   VirtualTime left{-1};
-  std::uint64_t sequence = 0, number = 0;                                  // in its channel, of its sender
+  std::uint64_t sequence = 0, number = 0;  // in its channel, of its sender
   std::uint32_t next = no_record, generation = 0;
   int tried = 0;
   SimulatedFault fault{};
@@ -198,7 +194,7 @@ struct Message {
 struct Receive {
   Bytes in{};
   Channel* channel = nullptr;
-  Rank peer = 0;
+  Rank peer        = 0;
   Tag tag{};
   detail::Label about{};
   std::uint32_t next = no_record, generation = 0;
@@ -207,7 +203,7 @@ struct Receive {
 
 enum class Status : std::uint8_t { ready, running, waiting, asleep, over };
 /// What a waiting rank waits for.
-enum class WaitsFor : std::uint8_t { message, sent, anything, rest };      // rest: anything, for a limited time
+enum class WaitsFor : std::uint8_t { message, sent, anything, rest };  // rest: anything, for a limited time
 
 constexpr bool is_any(WaitsFor what) { return what == WaitsFor::anything || what == WaitsFor::rest; }
 
@@ -216,21 +212,21 @@ struct Member {
   Fiber fiber;
   Status status = Status::over;
   WaitsFor waits_for{};
-  Handle handle{};                                                         // of the record that it waits for
-  VirtualTime clock{}, since{};                                            // since: start of this wait
+  Handle handle{};               // of the record that it waits for
+  VirtualTime clock{}, since{};  // since: start of this wait
   VirtualTime rests_until{};
-  bool has_deadline = false, has_rest = false;                             // events in the queue
-  bool listens      = false;                                               // it has called wait_any()
-  std::uint64_t moves = 0, heard = 0;                                      // events so far; at its last wait_any()
-  int looks = 0;                                                           // unsuccessful polls in a row
-  int loss = -1;                                                           // index of the loss reported to it
+  bool has_deadline = false, has_rest = false;  // events in the queue
+  bool listens        = false;                  // it has called wait_any()
+  std::uint64_t moves = 0, heard = 0;           // events so far; at its last wait_any()
+  int looks   = 0;                              // unsuccessful polls in a row
+  int loss    = -1;                             // index of the loss reported to it
   bool killed = false;
-  std::unordered_map<Rank, int> parted;                                    // [lost peer] index of that loss
+  std::unordered_map<Rank, int> parted;  // [lost peer] index of that loss
   std::uint64_t sent = 0, draws = 0, step = 0;
   std::size_t bytes = 0;
   detail::SharedOperationLog<32> announced;
-  std::unordered_map<std::uint64_t, Channel> channels;                     // [from << 32 | tag]
-  std::size_t sweep_at = 64;                                               // size at which idle channels are erased
+  std::unordered_map<std::uint64_t, Channel> channels;  // [from << 32 | tag]
+  std::size_t sweep_at   = 64;                          // size at which idle channels are erased
   std::uint64_t last_key = ~std::uint64_t{0};
   Channel* last_channel  = nullptr;
 };

@@ -78,7 +78,9 @@ class Simulator {
     member(me).step = step;
     if (options_.compute.count() > 0) work(me, options_.compute);
   }
-  void wake_all() { for (Rank rank = 0; rank < size(); ++rank) stir(rank); }
+  void wake_all() {
+    for (Rank rank = 0; rank < size(); ++rank) stir(rank);
+  }
 
   void fail(Rank me, std::string const& why, Fault fault) {
     if (options_.failures == FailureScope::peer) fault = Fault::peer_lost;
@@ -91,11 +93,11 @@ class Simulator {
   enum class What : std::uint8_t { depart, arrive, left, wake, rested, deadline, silence, start_again };
   struct Next {
     What what;
-    std::uint32_t index;                                                   // of a message, a rank, or a scheduled loss
+    std::uint32_t index;  // of a message, a rank, or a scheduled loss
   };
-  enum class Gone : std::uint8_t { soon, already };                        // the memory of a rank's messages: freed
-  enum class Concerns : std::uint8_t { all, its_peers, witness, other_side };   // affected, with FailureScope::peer
-  struct First {                                                           // rank that announced an operation
+  enum class Gone : std::uint8_t { soon, already };                            // the memory of a rank's messages: freed
+  enum class Concerns : std::uint8_t { all, its_peers, witness, other_side };  // affected, with FailureScope::peer
+  struct First {                                                               // rank that announced an operation
     Rank rank = 0;
     detail::Label label{};
   };
@@ -114,8 +116,8 @@ class Simulator {
     options.model.check();
     options.faults.check();
     CHORALE_EXPECTS(options.timeout.count() > 0 && options.stack_bytes >= (std::size_t{16} << 10),
-                    "a simulation has a timeout of " + std::to_string(options.timeout.count()) +
-                        " ns and stacks of " + std::to_string(options.stack_bytes) + " bytes; 16 KiB are little");
+                    "a simulation has a timeout of " + std::to_string(options.timeout.count()) + " ns and stacks of " +
+                        std::to_string(options.stack_bytes) + " bytes; 16 KiB are little");
     return options.model;
   }
 
@@ -131,9 +133,9 @@ class Simulator {
 
   [[noreturn]] void refuse_thread(Rank me) const {
     throw BadArgument{"rank " + std::to_string(me) + " of a simulation is used while " +
-                          (thread_.load() == nullptr ? "none runs"
-                                                     : "ranks run in another thread than " +
-                                                           detail::thread_text(syscall(SYS_gettid))) +
+                          (thread_.load() == nullptr
+                               ? "none runs"
+                               : "ranks run in another thread than " + detail::thread_text(syscall(SYS_gettid))) +
                           ".",
                       "its endpoint in the body that simulate() runs, on its own rank."};
   }
@@ -171,8 +173,7 @@ class Simulator {
   /// Advances a rank's clock by `duration` of computing, plus slowness and noise.
   void charge(Rank me, VirtualTime duration) {
     auto const& model = options_.model;
-    if (model.slow > 0 && model.is_slow(me))
-      duration = virtual_seconds(seconds(duration) * model.slowness);
+    if (model.slow > 0 && model.is_slow(me)) duration = virtual_seconds(seconds(duration) * model.slowness);
     member(me).clock += duration + noise_on(me, duration);
   }
 
@@ -293,18 +294,18 @@ class Simulator {
   std::vector<simulation::Member> members_;
   bool faulty_;
   VirtualTime now_{};
-  OwnerThread owner_;                                                      // of run()
-  std::atomic<detail::ThreadRecord const*> thread_{nullptr};               // the thread in which ranks run
-  Rank running_ = -1;
-  int alive_    = 0;                                                       // bodies that have not ended
-  std::size_t deadlines_ = 0;                                              // queued timeouts and ends of rests
+  OwnerThread owner_;                                         // of run()
+  std::atomic<detail::ThreadRecord const*> thread_{nullptr};  // the thread in which ranks run
+  Rank running_          = -1;
+  int alive_             = 0;  // bodies that have not ended
+  std::size_t deadlines_ = 0;  // queued timeouts and ends of rests
   EventQueue<Next> queue_;
   std::deque<Rank> ready_;
   simulation::Pool<Message> messages_;
   simulation::Pool<simulation::Receive> receives_;
-  std::vector<std::uint32_t> on_their_way_;                                // messages, when `choose` sets their order
-  std::array<First, 256> firsts_{};                                        // [number]
-  std::unordered_map<std::uint32_t, std::array<First, remembered_of_groups>> firsts_of_groups_;   // [group][number]
+  std::vector<std::uint32_t> on_their_way_;  // messages, when `choose` sets their order
+  std::array<First, 256> firsts_{};          // [number]
+  std::unordered_map<std::uint32_t, std::array<First, remembered_of_groups>> firsts_of_groups_;  // [group][number]
   std::deque<Loss> told_;
   std::vector<Silence> silences_;
   std::vector<std::pair<Rank, Rank>> cut_;
@@ -388,7 +389,7 @@ inline void Simulator::run_body(Rank me) {
   add_to_trace(3, static_cast<std::uint64_t>(me), end.error != nullptr ? 1 : 0,
                static_cast<std::uint64_t>(rank.clock.count()));
   result_.ranks[static_cast<std::size_t>(me)] = std::move(end);
-  rank.status = simulation::Status::over;
+  rank.status                                 = simulation::Status::over;
   --alive_;
 }
 
@@ -427,15 +428,15 @@ inline void Simulator::next_event() {
       return member(me).since + timeout_ <= now_ ? give_up(me) : arm(me, member(me).since + timeout_);
     case What::start_again:
       told_.push_back({.fault = Fault::evicted, .rank = me, .reason = "it was started again; others had lost it"});
-      member(me).loss = static_cast<int>(told_.size()) - 1;
-      member(me).killed  = false;
+      member(me).loss   = static_cast<int>(told_.size()) - 1;
+      member(me).killed = false;
       return start(me);
   }
 }
 
 /// Delivers the oldest message of one channel, which SimulatedTransport::choose picks.
 inline void Simulator::next_choice() {
-  auto firsts = std::vector<std::size_t>{};                                // indices into on_their_way_
+  auto firsts = std::vector<std::size_t>{};  // indices into on_their_way_
   for (std::size_t i = 0; i < on_their_way_.size(); ++i) {
     auto const same = [&](std::size_t k) {
       return messages_[on_their_way_[k]].channel == messages_[on_their_way_[i]].channel;
@@ -443,8 +444,8 @@ inline void Simulator::next_choice() {
     if (std::none_of(firsts.begin(), firsts.end(), same)) firsts.push_back(i);
   }
   auto const chosen = firsts.size() == 1 ? 0 : options_.choose(firsts.size());
-  CHORALE_EXPECTS(chosen < firsts.size(), "choice " + std::to_string(chosen) + " of " + std::to_string(firsts.size()) +
-                                              " messages");
+  CHORALE_EXPECTS(chosen < firsts.size(),
+                  "choice " + std::to_string(chosen) + " of " + std::to_string(firsts.size()) + " messages");
   auto const index = on_their_way_[firsts[chosen]];
   on_their_way_.erase(on_their_way_.begin() + static_cast<std::ptrdiff_t>(firsts[chosen]));
   arrive(index);

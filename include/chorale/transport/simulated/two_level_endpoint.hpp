@@ -24,7 +24,7 @@ class SimulatedPart {
   }
 
   Rank rank() const { return (at_.rank() - first_) / stride_; }
-  int  size() const { return size_; }
+  int size() const { return size_; }
 
   pending send(Rank peer, Tag tag, ConstBytes out) { return at_.send(outer(peer), tag, out); }
   pending recv(Rank peer, Tag tag, Bytes in) { return at_.recv(outer(peer), tag, in); }
@@ -38,15 +38,15 @@ class SimulatedPart {
 
  private:
   Rank outer(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size_, "no rank " + std::to_string(peer) + " in a group of " +
-                                                   std::to_string(size_));
+    CHORALE_EXPECTS(peer >= 0 && peer < size_,
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size_));
     return first_ + peer * stride_;
   }
 
   SimulatedEndpoint at_;
   Rank first_;
   int stride_, size_;
-  std::vector<Rank> ranks_;                                                // of the simulation
+  std::vector<Rank> ranks_;  // of the simulation
   std::uint32_t id_ = 0;
 };
 

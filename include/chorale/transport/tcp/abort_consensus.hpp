@@ -69,8 +69,8 @@ class AbortConsensus {
  private:
   Rank me_;
   bool begun_ = false;
-  std::vector<std::optional<Loss>> said_;                                  // [rank]
-  std::vector<bool> silent_;                                               // [rank]: dead, or has ended
+  std::vector<std::optional<Loss>> said_;  // [rank]
+  std::vector<bool> silent_;               // [rank]: dead, or has ended
 };
 
 }  // namespace chorale::tcp

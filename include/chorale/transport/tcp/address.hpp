@@ -28,8 +28,8 @@ struct AllowInsecureNetwork {};
 
 /// Address on which a rank listens.
 struct TcpAddress {
-  std::string host;                                                        // a name, or an IP address without brackets
-  std::uint16_t port = 0;                                                  // 0: any free port, for ranks of this process
+  std::string host;        // a name, or an IP address without brackets
+  std::uint16_t port = 0;  // 0: any free port, for ranks of this process
 
   /// Parses a text such as "node3:2222", "10.0.0.7:2222" or "[::1]:2222".
   ///
@@ -39,12 +39,13 @@ struct TcpAddress {
     auto host        = text.substr(0, std::min(colon, text.size()));
     auto const port  = colon == text.npos ? std::string_view{} : text.substr(colon + 1);
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-    else if (host.find_first_of("[]:") != host.npos) host = {};             // unclear which colon starts the port
+    else if (host.find_first_of("[]:") != host.npos) host = {};  // unclear which colon starts the port
     auto number           = std::uint16_t{0};
     auto const [end, bad] = std::from_chars(port.data(), port.data() + port.size(), number);
     CHORALE_EXPECTS(!host.empty() && !port.empty() && bad == std::errc{} && end == port.data() + port.size(),
-                    "\"" + std::string{text} + "\" is not an address: it needs a host and a port up to 65535, such as "
-                                               "\"10.0.0.7:2222\" or \"[::1]:2222\"");
+                    "\"" + std::string{text} +
+                        "\" is not an address: it needs a host and a port up to 65535, such as "
+                        "\"10.0.0.7:2222\" or \"[::1]:2222\"");
     return {std::string{host}, number};
   }
 
@@ -63,10 +64,12 @@ inline std::string text(asio::ip::tcp::endpoint const& at) {
 
 /// throws  BadArgument when other hosts can reach the address, without a secret or `insecure_network`
 inline void expect_safe(asio::ip::address const& listens, bool has_secret, bool insecure_network) {
-  CHORALE_EXPECTS(has_secret || insecure_network || listens.is_loopback(),
-                  "a rank that listens on " + listens.to_string() + " can be reached from other hosts, but there is no "
-                  "secret to tell a rank from a stranger. Give all ranks one .secret of at least 16 bytes, or, in a "
-                  "network where nobody else is, write .insecure_network = AllowInsecureNetwork{}");
+  CHORALE_EXPECTS(
+      has_secret || insecure_network || listens.is_loopback(),
+      "a rank that listens on " + listens.to_string() +
+          " can be reached from other hosts, but there is no "
+          "secret to tell a rank from a stranger. Give all ranks one .secret of at least 16 bytes, or, in a "
+          "network where nobody else is, write .insecure_network = AllowInsecureNetwork{}");
 }
 
 }  // namespace detail
@@ -90,11 +93,9 @@ inline std::vector<std::string> free_loopback_addresses(int n) {
     addresses.push_back("127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
   }
   auto const error = errno;
-  for (int const socket : sockets)                                         // only now, so that no two are the same
+  for (int const socket : sockets)  // only now, so that no two are the same
     if (socket >= 0) ::close(socket);
-  if (addresses.size() != static_cast<std::size_t>(n)) {
-    tcp::throw_no_socket(error);
-  }
+  if (addresses.size() != static_cast<std::size_t>(n)) { tcp::throw_no_socket(error); }
   return addresses;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #if !__has_include(<boost/asio.hpp>)
-#error "chorale: <boost/asio.hpp> is not on the include path. Try: apt-get install libboost1.81-dev (Debian), dnf \
+#error \
+    "chorale: <boost/asio.hpp> is not on the include path. Try: apt-get install libboost1.81-dev (Debian), dnf \
 install boost-devel (Fedora), brew install boost (Homebrew) or vcpkg install boost-asio"
 #endif
 
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_TCP)
-#error "chorale: this header is of the component tcp. Try: add chorale::tcp to target_link_libraries(), or \
+#error \
+    "chorale: this header is of the component tcp. Try: add chorale::tcp to target_link_libraries(), or \
 chorale-tcp to pkg-config"
 #endif
 

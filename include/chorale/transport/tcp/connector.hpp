@@ -28,15 +28,15 @@ class Connector {
   using Socket = asio::ip::tcp::socket;
 
   struct Host {
-    wire::Identity identity;                                               // with the channel to connect
+    wire::Identity identity;  // with the channel to connect
     Rank peer;
     TcpAddress address;
     std::optional<Secret> secret;
     Timeouts timeouts;
     std::function<void(wire::Identity const&, AuthenticatedSocket)> admit;
     std::function<void(wire::Refusal const&)> refused;
-    std::function<void(int)> starved;                                      // no descriptors left; with the errno
-    std::function<void()> failed{};                                        // if set, there is one attempt and no retry
+    std::function<void(int)> starved;  // no descriptors left; with the errno
+    std::function<void()> failed{};    // if set, there is one attempt and no retry
   };
 
   Connector(asio::io_context& io, Host host)
@@ -49,10 +49,10 @@ class Connector {
     stop();
     resolver_.async_resolve(host_.address.host, std::to_string(host_.address.port),
                             [this, call = calls_](auto error, auto found) {
-      if (call != calls_) return;
-      if (error || found.empty()) return retry(error.message());
-      connect(found.begin()->endpoint());
-    });
+                              if (call != calls_) return;
+                              if (error || found.empty()) return retry(error.message());
+                              connect(found.begin()->endpoint());
+                            });
   }
 
   void stop() {
@@ -73,7 +73,7 @@ class Connector {
     socket_    = Socket{io_};
     if (socket_.open(at.protocol(), error)) return fail(error);
     ForkGuard::add(socket_.native_handle());
-    timer_.expires_after(host_.timeouts.handshake);                        // some networks never answer
+    timer_.expires_after(host_.timeouts.handshake);  // some networks never answer
     timer_.async_wait([this, call = calls_](auto stopped) {
       auto ignored = boost::system::error_code{};
       if (!stopped && call == calls_) socket_.close(ignored);
@@ -103,12 +103,12 @@ class Connector {
     }
     if (call.side().state() == wire::Handshake::State::accepted) {
       auto peer    = call.side().peer();
-      peer.channel = host_.identity.channel;                               // the listener's identity has no channel
+      peer.channel = host_.identity.channel;  // the listener's identity has no channel
       host_.admit(peer, call.finish(wire::End::dialer));
     } else {
       auto const refusal = wire::Refusal{call.side().fault(), call.side().reason()};
       call.close();
-      if (refusal.fault == Fault::join_timeout) retry(refusal.reason);      // it is still of an older incarnation
+      if (refusal.fault == Fault::join_timeout) retry(refusal.reason);  // it is still of an older incarnation
       else host_.refused(refusal);
     }
   }
@@ -135,7 +135,7 @@ class Connector {
   asio::steady_timer timer_;
   std::shared_ptr<Call> call_;
   std::chrono::milliseconds pause_{10};
-  int calls_ = 0;                                                          // completions of earlier calls are ignored
+  int calls_ = 0;  // completions of earlier calls are ignored
   std::string problem_;
 };
 

@@ -32,10 +32,10 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
  public:
   using Socket = asio::ip::tcp::socket;
 
-  static constexpr std::size_t most_payload = 64 << 10;                    // bytes; a plan is the longest payload
+  static constexpr std::size_t most_payload = 64 << 10;  // bytes; a plan is the longest payload
 
   struct Host {
-    std::function<void(wire::Header const&, ConstBytes)> heard;            // the header of a frame, and its payload
+    std::function<void(wire::Header const&, ConstBytes)> heard;  // the header of a frame, and its payload
     std::function<void(detail::ConnectionFault const&)> lost;
   };
 
@@ -91,7 +91,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   bool is_whole(wire::Header const& head, Bytes frame) {
     auto const payload = frame.subspan(wire::header_bytes, head.length);
     auto const ours    = head.from == ends_.peer && head.to == ends_.me && head.incarnation == ends_.incarnation &&
-                         head.minor == ends_.minor;
+                      head.minor == ends_.minor;
     if (!sealed_) return ours && crc32c(payload) == head.payload_crc;
     auto const tag = ConstBytes{frame}.last<wire::Sealed::tag_bytes>();
     return ours && sealed_->open(frame.first(wire::header_bytes), payload, tag);
@@ -101,7 +101,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
     going_.swap(next_);
     asio::async_write(socket_, asio::buffer(going_), [self = shared_from_this()](auto error, std::size_t) {
       self->going_.clear();
-      if (!error && !self->next_.empty()) self->write();                   // errors: read() gets them, too
+      if (!error && !self->next_.empty()) self->write();  // errors: read() gets them, too
     });
   }
 
@@ -125,7 +125,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
       if (rest.size() < whole) break;
       if (!is_whole(parsed.header, rest.first(whole))) return corrupt();
       begin += whole;
-      auto const heard = host_.heard;                                      // it may close this connection
+      auto const heard = host_.heard;  // it may close this connection
       heard(parsed.header, rest.subspan(wire::header_bytes, parsed.header.length));
     }
     if (!host_.heard) return;
@@ -144,12 +144,12 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
 
   Socket socket_;
   detail::Ends ends_;
-  std::uint32_t incarnation_;                                              // of this rank
-  Host host_;                                                              // empty once closed
+  std::uint32_t incarnation_;  // of this rank
+  Host host_;                  // empty once closed
   std::optional<wire::Sealed> sealed_;
   std::vector<std::byte> in_;
-  std::size_t size_ = 0;                                                   // bytes received
-  std::vector<std::byte> going_, next_;                                    // being written; to be written next
+  std::size_t size_ = 0;                 // bytes received
+  std::vector<std::byte> going_, next_;  // being written; to be written next
 };
 
 }  // namespace chorale::tcp

@@ -31,10 +31,12 @@ class ControlThread {
  public:
   /// Starts to listen, which replaces port 0 by a free port. Does not start the thread.
   ControlThread(Setup setup, bool insecure_network, ThreadSharedState& shared)
-      : setup_{std::move(setup)}, shared_{shared},
-        listener_{io_, setup_.addresses[static_cast<std::size_t>(setup_.me())], setup_.secret.has_value(),
-                  insecure_network, setup_.me(),
-                  NamePatience::within(setup_.timeouts.join, setup_.log)} {}
+      : setup_{std::move(setup)}, shared_{shared}, listener_{io_,
+                                                             setup_.addresses[static_cast<std::size_t>(setup_.me())],
+                                                             setup_.secret.has_value(),
+                                                             insecure_network,
+                                                             setup_.me(),
+                                                             NamePatience::within(setup_.timeouts.join, setup_.log)} {}
 
   ~ControlThread() { leave(); }
   ControlThread(ControlThread const&)            = delete;
@@ -95,7 +97,7 @@ class ControlThread {
       done->one_more();
     });
     done->wait([&] {
-      if (shared_.settled()) done->fail();                                 // the thread may have ended
+      if (shared_.settled()) done->fail();  // the thread may have ended
     });
   }
 
@@ -114,7 +116,7 @@ class ControlThread {
   void run() {
     try {
       io_.run();
-    } catch (std::exception const& error) {                                // out of memory, or a log that throws
+    } catch (std::exception const& error) {  // out of memory, or a log that throws
       settle(shared_.loss(Fault::peer_lost, setup_.me(), {}, error.what()));
     }
   }
@@ -130,8 +132,8 @@ class ControlThread {
   }
 
   MeshBuilder::Host join_host() {
-    auto host     = MeshBuilder::Host{};
-    host.control  = [this](Rank rank, std::uint32_t incarnation, AuthenticatedSocket with) {
+    auto host    = MeshBuilder::Host{};
+    host.control = [this](Rank rank, std::uint32_t incarnation, AuthenticatedSocket with) {
       conference_->add(rank, incarnation, std::move(with));
     };
     host.complete   = [this] { finish_joining(); };
@@ -205,7 +207,7 @@ class ControlThread {
     join_timer_.async_wait([this, tries](auto) { stop_when_sent(tries - 1); });
   }
 
-  asio::io_context io_{1};                                                 // first: other members use it
+  asio::io_context io_{1};  // first: other members use it
   Setup setup_;
   ThreadSharedState& shared_;
   Listener listener_;
@@ -214,10 +216,10 @@ class ControlThread {
   asio::steady_timer join_timer_{io_}, report_timer_{io_};
   bool left_ = false;
 
-  std::mutex mutex_;                                                       // of starved_ and lines_
-  int starved_ = 0;                                                        // an errno
+  std::mutex mutex_;  // of starved_ and lines_
+  int starved_ = 0;   // an errno
   std::vector<DataSocket> lines_;
-  NamedThread thread_;                                                     // last: ends before the rest is destroyed
+  NamedThread thread_;  // last: ends before the rest is destroyed
 };
 
 }  // namespace chorale::tcp

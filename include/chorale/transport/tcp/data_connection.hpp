@@ -28,7 +28,7 @@ class SelfConnection {
  public:
   explicit SelfConnection(Rank me) : ends_{me, me, 0} {}
 
-  PostedReceives sends, recvs;                                             // `left` of a send is only read
+  PostedReceives sends, recvs;  // `left` of a send is only read
 
   /// Completes sends and receives that match; true if there were any. Throws ConnectionFault.
   bool meet() {
@@ -55,25 +55,23 @@ class SelfConnection {
   detail::Ends ends_;
 };
 
-
 /// Data connection to another rank, with the messages on it.
 ///
 /// broken   with FailureScope::peer: a fault of this direction was reported, and it is not used any more
-template <wire::Protection P>
-struct DataConnection {
+template <wire::Protection P> struct DataConnection {
   FileDescriptor socket{};
   SendQueue<P> outbox{};
-  ReceiveQueue<P>  inbox{};
+  ReceiveQueue<P> inbox{};
   std::optional<P> protection{};
-  std::uint8_t minor = wire::version.minor;                                // of the wire version that both ends use
+  std::uint8_t minor = wire::version.minor;  // of the wire version that both ends use
   bool out_broken = false, in_broken = false;
   bool said_goodbye = false;
 
   /// ends    without the minor, which `line` has
   void open(detail::Ends ends, DataSocket line) {
     ends.minor = minor = line.minor;
-    socket = std::move(line.socket);
-    inbox  = ReceiveQueue<P>{ends};
+    socket             = std::move(line.socket);
+    inbox              = ReceiveQueue<P>{ends};
     if constexpr (P::tag_bytes != 0) protection.emplace(line.key->session, line.key->end);
     else protection.emplace();
   }
@@ -91,12 +89,12 @@ struct DataConnection {
     head.to          = ends.peer;
     head.minor       = minor;
     if (last.sequence != 0) describe(head, last);
-    auto bytes       = wire::HeaderBytes{};
-    auto tag         = std::array<std::byte, P::tag_bytes>{};
+    auto bytes = wire::HeaderBytes{};
+    auto tag   = std::array<std::byte, P::tag_bytes>{};
     wire::write(head, bytes);
     protection->seal(bytes, {}, {}, tag);
-    auto parts  = std::array{iovec{bytes.data(), bytes.size()}, iovec{tag.data(), tag.size()}};
-    auto packet = msghdr{};
+    auto parts        = std::array{iovec{bytes.data(), bytes.size()}, iovec{tag.data(), tag.size()}};
+    auto packet       = msghdr{};
     packet.msg_iov    = parts.data();
     packet.msg_iovlen = parts.size();
     ::sendmsg(socket.number(), &packet, MSG_NOSIGNAL | MSG_DONTWAIT);

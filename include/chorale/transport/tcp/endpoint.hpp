@@ -33,15 +33,14 @@ namespace chorale {
 ///         The root cause is the same on all live ranks, and every operation throws it from then on. With
 ///         FailureScope::peer, only operations with that rank throw it, and it is reported to that rank; messages that
 ///         the rank had sent before it ended are still received
-template <wire::Protection P>
-class BasicTcpEndpoint {
+template <wire::Protection P> class BasicTcpEndpoint {
  public:
   class pending;
 
   explicit BasicTcpEndpoint(std::unique_ptr<tcp::ProgressEngine<P>> node) : node_{std::move(node)} {}
 
   Rank rank() const { return node_->rank(); }
-  int  size() const { return node_->size(); }
+  int size() const { return node_->size(); }
 
   pending send(Rank peer, Tag tag, ConstBytes out);
   pending recv(Rank peer, Tag tag, Bytes in);
@@ -87,16 +86,15 @@ class BasicTcpEndpoint {
 
  private:
   void expect_rank(Rank peer) const {
-    CHORALE_EXPECTS(peer >= 0 && peer < size(), "no rank " + std::to_string(peer) + " in a group of " +
-                                                    std::to_string(size()));
+    CHORALE_EXPECTS(peer >= 0 && peer < size(),
+                    "no rank " + std::to_string(peer) + " in a group of " + std::to_string(size()));
   }
 
   std::unique_ptr<tcp::ProgressEngine<P>> node_;
 };
 
 /// A message in flight.
-template <wire::Protection P>
-class BasicTcpEndpoint<P>::pending {
+template <wire::Protection P> class BasicTcpEndpoint<P>::pending {
  public:
   pending() = default;
 
@@ -144,15 +142,14 @@ class BasicTcpEndpoint<P>::pending {
     return true;
   }
 
-  Kind kind_ = Kind::done;
-  Rank peer_ = 0;
-  int place_ = 0;
-  std::uint64_t turn_ = 0;                                                 // of the place; for a send, its number
+  Kind kind_                    = Kind::done;
+  Rank peer_                    = 0;
+  int place_                    = 0;
+  std::uint64_t turn_           = 0;  // of the place; for a send, its number
   tcp::ProgressEngine<P>* node_ = nullptr;
 };
 
-template <wire::Protection P>
-auto BasicTcpEndpoint<P>::send(Rank peer, Tag tag, ConstBytes out) -> pending {
+template <wire::Protection P> auto BasicTcpEndpoint<P>::send(Rank peer, Tag tag, ConstBytes out) -> pending {
   expect_rank(peer);
   auto const use = node_->use();
   if (peer != rank()) return {pending::Kind::send, *node_, peer, 0, node_->send(peer, tag, out)};
@@ -160,8 +157,7 @@ auto BasicTcpEndpoint<P>::send(Rank peer, Tag tag, ConstBytes out) -> pending {
   return {pending::Kind::send_to_self, *node_, peer, place, node_->self().sends[place].turn};
 }
 
-template <wire::Protection P>
-auto BasicTcpEndpoint<P>::recv(Rank peer, Tag tag, Bytes in) -> pending {
+template <wire::Protection P> auto BasicTcpEndpoint<P>::recv(Rank peer, Tag tag, Bytes in) -> pending {
   expect_rank(peer);
   auto const use = node_->use();
   if (peer == rank()) {

@@ -18,8 +18,8 @@ namespace chorale::tcp {
 
 /// Position of a rank, and whether its working thread waits for others.
 struct RankProgress {
-  std::uint64_t step = 0, sequence = 0, moved = 0;                         // moved: bytes sent and received
-  bool waits = false, polls = false;                                       // polls: checks, but does not wait
+  std::uint64_t step = 0, sequence = 0, moved = 0;  // moved: bytes sent and received
+  bool waits = false, polls = false;                // polls: checks, but does not wait
 
   bool same_place(RankProgress const& other) const {
     return step == other.step && sequence == other.sequence && moved == other.moved;
@@ -81,8 +81,7 @@ class FailureDetector {
   /// mine    position of this rank
   /// for_    the rank that it waits for
   /// warn    called with the text of a warning
-  template <class Warn>
-  std::optional<DetectedFailure> check(RankProgress const& mine, Rank for_, Time now, Warn warn) {
+  template <class Warn> std::optional<DetectedFailure> check(RankProgress const& mine, Rank for_, Time now, Warn warn) {
     forgive(now);
     for (Rank rank = 0; rank < size(); ++rank) {
       auto& p           = peer(rank);
@@ -101,7 +100,7 @@ class FailureDetector {
 
   struct Peer {
     bool watched = false, warned = false;
-    Time heard{}, moved{};                                                 // times of the last frame, last progress
+    Time heard{}, moved{};  // times of the last frame, last progress
     RankProgress at{};
     std::string host{};
   };
@@ -183,9 +182,9 @@ class FailureDetector {
   Timeouts timeouts_;
   FailureScope failures_;
   Rank me_;
-  std::vector<Peer> peers_;                                                // [rank]
-  std::chrono::nanoseconds tick_ = shortest;                               // until the next check
-  Time checked_, moved_at_;                                                // of the last check; of this rank's progress
+  std::vector<Peer> peers_;                   // [rank]
+  std::chrono::nanoseconds tick_ = shortest;  // until the next check
+  Time checked_, moved_at_;                   // of the last check; of this rank's progress
   RankProgress mine_;
   Rank awaited_ = -1;
   bool warned_  = false;

@@ -28,8 +28,8 @@ namespace chorale::tcp {
 struct AuthenticatedSocket {
   asio::ip::tcp::socket socket;
   asio::ip::tcp::endpoint remote;
-  std::optional<wire::EndKey> key;                                         // if both ends have proved a secret
-  std::uint8_t minor;                                                      // of the wire version that both ends use
+  std::optional<wire::EndKey> key;  // if both ends have proved a secret
+  std::uint8_t minor;               // of the wire version that both ends use
 };
 
 /// One end of a handshake over a socket, within a time limit.
@@ -37,8 +37,7 @@ struct AuthenticatedSocket {
 /// Side    wire::Initiator or wire::Responder
 /// keeps   takes no byte from the socket that follows the handshake. Stays alive while it waits; allocates once,
 ///         whatever the other end sends
-template <class Side>
-class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Side>> {
+template <class Side> class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Side>> {
  public:
   using Socket = asio::ip::tcp::socket;
 
@@ -48,13 +47,13 @@ class HandshakeSession : public std::enable_shared_from_this<HandshakeSession<Si
 
   HandshakeSession(Socket socket, Side side, Timeouts const& timeouts, Ended ended)
       : socket_{std::move(socket)}, side_{std::move(side)}, timer_{socket_.get_executor()}, ended_{std::move(ended)} {
-    auto ignored  = boost::system::error_code{};
-    remote_       = socket_.remote_endpoint(ignored);
+    auto ignored = boost::system::error_code{};
+    remote_      = socket_.remote_endpoint(ignored);
     prepare(socket_.native_handle(), remote_.address().is_loopback(), timeouts.dead);
     limit_ = timeouts.handshake;
   }
 
-  Side&   side() { return side_; }
+  Side& side() { return side_; }
   Socket& socket() { return socket_; }
   asio::ip::tcp::endpoint const& remote() const { return remote_; }
 

@@ -39,16 +39,16 @@ class LogLimiter {
   }
 
  private:
-  static constexpr std::size_t most = 256;                                 // sources; then all are forgotten
+  static constexpr std::size_t most = 256;  // sources; then all are forgotten
 
   std::map<std::string, std::chrono::steady_clock::time_point> last_;
 };
 
 /// Patience with a name server that does not know the name of a rank's own host yet, as when a pod has just started.
 struct NamePatience {
-  static constexpr auto longest = std::chrono::seconds{60};                // twice as long as CoreDNS keeps a "no"
+  static constexpr auto longest = std::chrono::seconds{60};  // twice as long as CoreDNS keeps a "no"
 
-  std::chrono::nanoseconds most{};                                         // 0: a name that is not known is an error
+  std::chrono::nanoseconds most{};  // 0: a name that is not known is an error
   std::function<void(std::string const&)> log{};
 
   static NamePatience within(std::chrono::nanoseconds join, std::function<void(std::string const&)> log) {
@@ -73,7 +73,7 @@ class Listener {
     std::function<void(Rank, std::function<void()>)> doubt{};  // see IdentityProbe::ask(); empty: no rank is asked
     std::function<void(wire::Identity const&, AuthenticatedSocket)> admit;
     std::function<void(std::string const&)> log;
-    std::function<void(int)> starved;                                      // no descriptors left; with the errno
+    std::function<void(int)> starved;  // no descriptors left; with the errno
   };
 
   /// throws  BadArgument when it cannot listen on the address, or other hosts can reach it and there is no secret
@@ -156,7 +156,7 @@ class Listener {
     acceptor_.async_accept([this](auto error, Socket socket) {
       if (error == asio::error::operation_aborted) return;
       if (!error) return welcome(std::move(socket)), accept();
-      if (error.value() != EMFILE && error.value() != ENFILE) return accept();   // closed before it was accepted
+      if (error.value() != EMFILE && error.value() != ENFILE) return accept();  // closed before it was accepted
       make_room(error.value());
     });
   }
@@ -177,9 +177,9 @@ class Listener {
   void welcome(Socket socket) {
     if (guests_.size() == most_guests) dismiss(guests_.front());
     auto const* secret = host_.secret ? &*host_.secret : nullptr;
-    auto const guest   = std::make_shared<Guest>(
-        std::move(socket), wire::Responder{host_.identity, secret}, host_.timeouts,
-        [this](Guest& who, std::string const& broken) { on_change(who, broken); });
+    auto const guest =
+        std::make_shared<Guest>(std::move(socket), wire::Responder{host_.identity, secret}, host_.timeouts,
+                                [this](Guest& who, std::string const& broken) { on_change(who, broken); });
     guests_.push_back(guest);
     guest->start();
   }
@@ -208,7 +208,7 @@ class Listener {
   ///
   /// broken  not empty: there is no time left to wait for the answer
   void turn_away(Guest& guest, std::string const& broken) {
-    auto const claimed = guest.side().claimed();
+    auto const claimed  = guest.side().claimed();
     auto const show_out = [this, who = guest.weak_from_this()] {
       auto const here = who.lock();
       if (!here) return;
@@ -227,7 +227,7 @@ class Listener {
   }
 
   void dismiss(std::shared_ptr<Guest> const& guest) {
-    auto const kept = guest;                                               // `guest` may be an element of the list
+    auto const kept = guest;  // `guest` may be an element of the list
     guests_.remove(kept);
     kept->close();
   }
@@ -237,7 +237,7 @@ class Listener {
   asio::steady_timer pause_;
   Host host_;
   LogLimiter limiter_;
-  std::list<std::shared_ptr<Guest>> guests_;                               // the oldest first
+  std::list<std::shared_ptr<Guest>> guests_;  // the oldest first
 };
 
 }  // namespace chorale::tcp

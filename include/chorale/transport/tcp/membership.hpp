@@ -38,9 +38,9 @@ namespace chorale::tcp {
 class Membership {
  public:
   struct Host {
-    std::function<void(Rank)> agreed;                                      // its plan is the same as this rank's
-    std::function<bool(Rank)> may_return;                                  // its connection is closed; true: not a loss
-    std::function<void(Loss)> settled;                                     // the root cause, once or more often
+    std::function<void(Rank)> agreed;      // its plan is the same as this rank's
+    std::function<bool(Rank)> may_return;  // its connection is closed; true: not a loss
+    std::function<void(Loss)> settled;     // the root cause, once or more often
     std::function<void(std::string const&)> say;
   };
 
@@ -48,8 +48,8 @@ class Membership {
       : setup_{setup}, shared_{shared}, host_{std::move(host)}, members_(static_cast<std::size_t>(setup.size())),
         cause_{setup.me(), setup.size()},
         watch_{setup.timeouts, setup.failures, setup.me(), setup.size(), Clock::now()},
-        positions_{shared, setup.me(), setup.size(), positions_host()},
-        partings_{io, setup, shared, partings_host()}, tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
+        positions_{shared, setup.me(), setup.size(), positions_host()}, partings_{io, setup, shared, partings_host()},
+        tick_timer_{io}, abort_timer_{io}, evidence_timer_{io} {}
 
   void start() { tick(); }
 
@@ -66,8 +66,7 @@ class Membership {
     auto& m    = member(rank);
     if (m.link) m.link->close();
     auto const ends = detail::Ends{setup_.me(), rank, incarnation, with.minor};
-    m = {std::make_shared<ControlConnection>(std::move(with), ends,
-                                       setup_.identity.incarnation, std::move(host)),
+    m = {std::make_shared<ControlConnection>(std::move(with), ends, setup_.identity.incarnation, std::move(host)),
          false};
     watch_.begin(rank, Clock::now());
     m.link->start();
@@ -89,7 +88,7 @@ class Membership {
   /// Reports a fault to the other ranks, if it is the first of this rank: later faults are consequences.
   void detect(Rank rank, Fault fault, std::string const& reason) {
     if (cause_.begun() && is_for_all(cause_.of(setup_.me()).fault) && !member(rank).link) {
-      cause_.expect_nothing_of(rank);                                      // another rank that does not fit
+      cause_.expect_nothing_of(rank);  // another rank that does not fit
       return settle_if_complete();
     }
     if (cause_.begun() || shared_.settled()) return;
@@ -121,22 +120,21 @@ class Membership {
  private:
   using Clock = std::chrono::steady_clock;
 
-  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;            // what this rank does: see docs/55-wire.md
-  static constexpr int ticks_per_beat      = 4;
-  static constexpr auto for_aborts         = std::chrono::milliseconds{200};
-  static constexpr auto for_evidence       = std::chrono::milliseconds{50};   // an abort that explains it, or a goodbye
+  static constexpr std::uint8_t waits_flag = 1, polls_flag = 2;  // what this rank does: see docs/55-wire.md
+  static constexpr int ticks_per_beat = 4;
+  static constexpr auto for_aborts    = std::chrono::milliseconds{200};
+  static constexpr auto for_evidence  = std::chrono::milliseconds{50};  // an abort that explains it, or a goodbye
 
   static constexpr char const* has_ended = "it had ended and left the group";
 
   struct Member {
-    std::shared_ptr<ControlConnection> link;                               // null: not connected yet, or closed
-    bool left = false;                                                     // it has sent a goodbye
+    std::shared_ptr<ControlConnection> link;  // null: not connected yet, or closed
+    bool left = false;                        // it has sent a goodbye
   };
 
   Member& member(Rank rank) { return members_[static_cast<std::size_t>(rank)]; }
 
-  template <class F>
-  void to_all(F f) {
+  template <class F> void to_all(F f) {
     for (auto& m : members_)
       if (m.link) f(*m.link);
   }
@@ -168,8 +166,7 @@ class Membership {
     return host;
   }
 
-  template <class F>
-  static void after(asio::steady_timer& timer, std::chrono::nanoseconds duration, F f) {
+  template <class F> static void after(asio::steady_timer& timer, std::chrono::nanoseconds duration, F f) {
     timer.expires_after(duration);
     timer.async_wait([f = std::move(f)](auto stopped) {
       if (!stopped) f();
@@ -226,8 +223,10 @@ class Membership {
     switch (head.type) {
       case wire::FrameType::heartbeat:
         if (auto beat = wire::HeartbeatPayload::parse(payload))
-          watch_.heard(rank, {beat->step, beat->sequence, beat->bytes_moved, (head.flags & waits_flag) != 0,
-                              (head.flags & polls_flag) != 0}, std::move(beat->host), Clock::now());
+          watch_.heard(rank,
+                       {beat->step, beat->sequence, beat->bytes_moved, (head.flags & waits_flag) != 0,
+                        (head.flags & polls_flag) != 0},
+                       std::move(beat->host), Clock::now());
         break;
       case wire::FrameType::plan: return compare_plans(rank, payload);
       case wire::FrameType::abort:
@@ -243,7 +242,7 @@ class Membership {
       case wire::FrameType::position:
         if (!apart_) positions_.hear(rank, head);
         break;
-      case wire::FrameType::data: break;                                   // not sent here; ignored
+      case wire::FrameType::data: break;  // not sent here; ignored
     }
   }
 
@@ -328,16 +327,16 @@ class Membership {
   Setup const& setup_;
   ThreadSharedState& shared_;
   Host host_;
-  std::vector<Member> members_;                                            // [rank]
+  std::vector<Member> members_;  // [rank]
   AbortConsensus cause_;
   FailureDetector watch_;
   PositionCheck positions_;
   PeerLossPolicy partings_;
   asio::steady_timer tick_timer_, abort_timer_, evidence_timer_;
-  std::string name_ = host_name().substr(0, wire::max_host_bytes);
+  std::string name_    = host_name().substr(0, wire::max_host_bytes);
   std::uint64_t ticks_ = 0, looks_ = 0, polls_ = 0;
-  bool apart_ = false;                                                     // FailureScope::peer, once all have joined
-  bool waits_ = false, polled_ = false, my_fault_ = false;                 // my_fault_: this rank reported itself
+  bool apart_ = false;                                      // FailureScope::peer, once all have joined
+  bool waits_ = false, polled_ = false, my_fault_ = false;  // my_fault_: this rank reported itself
   bool said_goodbye_ = false;
 };
 

@@ -44,9 +44,9 @@ namespace chorale::tcp {
 class IdentityProbe {
  public:
   struct Host {
-    std::function<Connector::Host(Rank)> call_to;                          // to its control channel
-    std::function<bool(Rank)> is_expected;                                 // it should connect, and has not
-    std::function<void(Rank, wire::Refusal const&)> impossible;            // that rank can never join this job
+    std::function<Connector::Host(Rank)> call_to;                // to its control channel
+    std::function<bool(Rank)> is_expected;                       // it should connect, and has not
+    std::function<void(Rank, wire::Refusal const&)> impossible;  // that rank can never join this job
   };
 
   IdentityProbe(asio::io_context& io, int ranks, Host host)
@@ -88,9 +88,8 @@ class IdentityProbe {
 
   asio::io_context& io_;
   Host host_;
-  std::vector<Question> questions_;                                        // [rank]
+  std::vector<Question> questions_;  // [rank]
 };
-
 
 /// Latch on which connect() waits for all ranks of this process, or for the first that cannot join.
 class JoinLatch {
@@ -129,20 +128,20 @@ class JoinLatch {
 
 /// Job, peers and options of a rank.
 struct Setup {
-  std::vector<TcpAddress> addresses;                                       // [rank]
-  wire::Identity identity;                                                 // of this rank; the plan is compared later
-  std::vector<std::string> plan;                                           // at most wire::max_plan_bytes
+  std::vector<TcpAddress> addresses;  // [rank]
+  wire::Identity identity;            // of this rank; the plan is compared later
+  std::vector<std::string> plan;      // at most wire::max_plan_bytes
   std::optional<Secret> secret;
-  bool sealed = false;                                                     // frames are sealed; then there is a secret
+  bool sealed = false;  // frames are sealed; then there is a secret
   Timeouts timeouts;
   FailureScope failures = FailureScope::group;
   Topology topology;
-  std::chrono::nanoseconds report_every{};                                 // while ranks are missing
+  std::chrono::nanoseconds report_every{};  // while ranks are missing
   std::function<void(std::string const&)> log;
   std::shared_ptr<JoinLatch> arrivals;
 
   Rank me() const { return identity.rank; }
-  int  size() const { return identity.world; }
+  int size() const { return identity.world; }
 };
 
 /// Socket of the data connection to another rank; not open if the two have none.
@@ -167,9 +166,9 @@ class MeshBuilder {
 
   struct Host {
     std::function<void(Rank, std::uint32_t, AuthenticatedSocket)> control;  // channel 0 to that rank; its incarnation
-    std::function<void()> complete;                                        // all channels are connected
-    std::function<void(Rank, Fault, std::string const&)> impossible;       // the reason: a part of a sentence
-    std::function<void(int)> starved;                                      // no descriptors left; with the errno
+    std::function<void()> complete;                                         // all channels are connected
+    std::function<void(Rank, Fault, std::string const&)> impossible;        // the reason: a part of a sentence
+    std::function<void(int)> starved;                                       // no descriptors left; with the errno
   };
 
   MeshBuilder(asio::io_context& io, Listener& listener, Setup const& setup, Host host)
@@ -180,10 +179,10 @@ class MeshBuilder {
   }
 
   void start() {
-    auto to = Listener::Host{};
+    auto to     = Listener::Host{};
     to.identity = setup_.identity;
     to.secret   = setup_.secret;
-    to.timeouts   = setup_.timeouts;
+    to.timeouts = setup_.timeouts;
     to.log      = [this](std::string const& line) { setup_.log(name(setup_.me()) + ": " + line); };
     to.judge    = [this](auto const& who, auto const& from) { return judge(who, from); };
     to.doubt    = [this](Rank claimed, std::function<void()> then) { doubt_.ask(claimed, std::move(then)); };
@@ -206,8 +205,8 @@ class MeshBuilder {
     member(rank).agrees = false;
     for (auto& channel : member(rank).channels) {
       if (channel.dial) channel.dial->stop();
-      channel.here   = false;
-      channel.line   = std::nullopt;
+      channel.here = false;
+      channel.line = std::nullopt;
     }
     if (rank < setup_.me()) dial(rank, control);
   }
@@ -217,7 +216,7 @@ class MeshBuilder {
   /// Returns the missing ranks as text, such as "1 of 4: rank 3 (10.0.0.7:2222): Connection refused".
   std::string missing() const {
     auto s = std::string{};
-    int  n = 0;
+    int n  = 0;
     for (Rank rank = 0; rank < setup_.size(); ++rank) {
       if (is_here(rank)) continue;
       s.append(n++ == 0 ? "" : ", ") += name(rank) + " (" + address(rank) + "): " + problem(rank);
@@ -249,12 +248,12 @@ class MeshBuilder {
   struct Channel {
     bool here = false;
     asio::ip::tcp::endpoint from{};
-    std::optional<AuthenticatedSocket> line{};                             // for data, until take_data()
+    std::optional<AuthenticatedSocket> line{};  // for data, until take_data()
     std::unique_ptr<Connector> dial{};
   };
   struct Member {
     std::array<Channel, kinds> channels{};
-    bool linked = false, agrees = false;                                   // linked for data; agrees on the plan
+    bool linked = false, agrees = false;  // linked for data; agrees on the plan
   };
 
   static std::string name(Rank rank) { return "rank " + std::to_string(rank); }
@@ -267,7 +266,7 @@ class MeshBuilder {
   std::string problem(Rank rank) const {
     auto const& [channels, linked, agrees] = members_[static_cast<std::size_t>(rank)];
     if (channels[control].here && !linked) return "has not sent its plan";
-    auto const& dial     = channels[channels[control].here ? data : control].dial;
+    auto const& dial = channels[channels[control].here ? data : control].dial;
     if (rank > setup_.me()) return channels[control].here ? "has called only once" : "has not called";
     return dial && !dial->problem().empty() ? dial->problem() : "has not answered";
   }
@@ -279,18 +278,16 @@ class MeshBuilder {
   }
 
   Connector::Host call_to(Rank rank, std::size_t channel) {
-    auto to     = Connector::Host{};
-    to.identity = setup_.identity;
+    auto to             = Connector::Host{};
+    to.identity         = setup_.identity;
     to.identity.channel = static_cast<std::uint8_t>(channel + (setup_.sealed ? kinds : 0));
-    to.peer     = rank;
-    to.address  = setup_.addresses[static_cast<std::size_t>(rank)];
-    to.secret   = setup_.secret;
-    to.timeouts   = setup_.timeouts;
-    to.admit    = [this](auto const& who, AuthenticatedSocket with) { admit(who, std::move(with)); };
-    to.refused  = [this, rank](wire::Refusal const& refusal) {
-      host_.impossible(rank, refusal.fault, refusal.reason);
-    };
-    to.starved  = [this](int error) { host_.starved(error); };
+    to.peer             = rank;
+    to.address          = setup_.addresses[static_cast<std::size_t>(rank)];
+    to.secret           = setup_.secret;
+    to.timeouts         = setup_.timeouts;
+    to.admit            = [this](auto const& who, AuthenticatedSocket with) { admit(who, std::move(with)); };
+    to.refused = [this, rank](wire::Refusal const& refusal) { host_.impossible(rank, refusal.fault, refusal.reason); };
+    to.starved = [this](int error) { host_.starved(error); };
     return to;
   }
 
@@ -300,7 +297,7 @@ class MeshBuilder {
     host.is_expected = [this](Rank rank) {
       return !complete_ && rank > setup_.me() && !member(rank).channels[control].here;
     };
-    host.impossible  = [this](Rank rank, wire::Refusal const& no) { host_.impossible(rank, no.fault, no.reason); };
+    host.impossible = [this](Rank rank, wire::Refusal const& no) { host_.impossible(rank, no.fault, no.reason); };
     return host;
   }
 
@@ -308,16 +305,16 @@ class MeshBuilder {
   std::optional<wire::Refusal> judge(wire::Identity const& who, asio::ip::tcp::endpoint const& from) {
     auto const them = name(who.rank), me = name(setup_.me());
     auto const ours = setup_.identity.incarnation;
-    auto const both = them + " is of incarnation " + std::to_string(who.incarnation) + ", and " + me + " of " +
-                      std::to_string(ours);
+    auto const both =
+        them + " is of incarnation " + std::to_string(who.incarnation) + ", and " + me + " of " + std::to_string(ours);
     if (who.incarnation < ours) return wire::Refusal{Fault::evicted, both};
     if (who.incarnation > ours) return wire::Refusal{Fault::join_timeout, both};
     if (who.channel < 2 * kinds && (who.channel >= kinds) != setup_.sealed)
       return wire::Refusal{Fault::world_mismatch, (setup_.sealed ? me : them) + " seals its frames, and " +
                                                       (setup_.sealed ? them : me) + " does not"};
     if (who.channel >= 2 * kinds || who.rank < setup_.me())
-      return wire::Refusal{Fault::world_mismatch, them + " does not call " + me + " on channel " +
-                                                      std::to_string(who.channel)};
+      return wire::Refusal{Fault::world_mismatch,
+                           them + " does not call " + me + " on channel " + std::to_string(who.channel)};
     if (who.channel % kinds == data && !member(who.rank).linked)
       return wire::Refusal{Fault::world_mismatch, them + " calls " + me + " for data, and they have no link"};
     auto& channel = member(who.rank).channels[who.channel % kinds];
@@ -339,7 +336,7 @@ class MeshBuilder {
     channel.from  = with.remote;
     if (!setup_.sealed) with.key.reset();
     if (who.channel % kinds == control) {
-      auto& old = member(who.rank).channels[data];                         // belongs to an earlier control connection
+      auto& old = member(who.rank).channels[data];  // belongs to an earlier control connection
       old.here  = false;
       old.line.reset();
       host_.control(who.rank, who.incarnation, std::move(with));
@@ -359,8 +356,8 @@ class MeshBuilder {
   Listener& listener_;
   Setup const& setup_;
   Host host_;
-  std::vector<Member> members_;                                            // [rank]
-  IdentityProbe doubt_;                                                    // for connections that are refused
+  std::vector<Member> members_;  // [rank]
+  IdentityProbe doubt_;          // for connections that are refused
   bool complete_ = false;
 };
 

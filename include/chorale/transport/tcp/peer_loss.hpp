@@ -28,10 +28,10 @@ namespace chorale::tcp {
 class PeerLossPolicy {
  public:
   struct Host {
-    std::function<void(Rank)> forget;                                      // stops watching the rank
+    std::function<void(Rank)> forget;  // stops watching the rank
     std::function<void(Rank, Loss const&)> tell;
-    std::function<bool(Rank)> hears;                                       // true if its control connection is open
-    std::function<std::string(Rank)> name;                                 // of its host
+    std::function<bool(Rank)> hears;        // true if its control connection is open
+    std::function<std::string(Rank)> name;  // of its host
   };
 
   PeerLossPolicy(asio::io_context& io, Setup const& setup, ThreadSharedState& shared, Host host)
@@ -73,7 +73,7 @@ class PeerLossPolicy {
   }
 
  private:
-  static constexpr auto for_evidence = std::chrono::milliseconds{50};      // a report of that rank, or its end
+  static constexpr auto for_evidence = std::chrono::milliseconds{50};  // a report of that rank, or its end
 
   void settle(Rank rank, PeerState fate, Fault fault, std::string const& reason) {
     host_.forget(rank);
@@ -82,8 +82,7 @@ class PeerLossPolicy {
       later(setup_.timeouts.dead, [this, rank] { shared_.decide(rank, PeerState::lost, {}); });
   }
 
-  template <class F>
-  void later(std::chrono::nanoseconds duration, F f) {
+  template <class F> void later(std::chrono::nanoseconds duration, F f) {
     auto const timer = std::make_shared<asio::steady_timer>(io_, duration);
     timer->async_wait([timer, f = std::move(f)](auto stopped) {
       if (!stopped) f();
@@ -94,7 +93,7 @@ class PeerLossPolicy {
   Setup const& setup_;
   ThreadSharedState& shared_;
   Host host_;
-  std::vector<bool> drained_;                                              // [rank]: all that it had sent is received
+  std::vector<bool> drained_;  // [rank]: all that it had sent is received
 };
 
 }  // namespace chorale::tcp

@@ -90,16 +90,16 @@ struct ClosingMessage {
       auto const& ours = announced.last_of(OperationNumber::group(theirs.sequence));
       if (OperationNumber::group(theirs.sequence) == 0 || ours.sequence == 0 || ours.sequence == theirs.sequence)
         continue;
-      return ConnectionFault{Fault::collective_mismatch,
-                             after(ends.peer, theirs.sequence, text_of(theirs)) + ours.text_of_group() + ", and " +
-                                 after(ends.me, ours.sequence, ours.operation.text())};
+      return ConnectionFault{Fault::collective_mismatch, after(ends.peer, theirs.sequence, text_of(theirs)) +
+                                                             ours.text_of_group() + ", and " +
+                                                             after(ends.me, ours.sequence, ours.operation.text())};
     }
     auto const& ours = announced.at(announced.last());
     if (sequence == ours.sequence && history == ours.history) return std::nullopt;
     return ConnectionFault{Fault::collective_mismatch,
-                     after(ends.peer, sequence, sequence == 0 || last.empty() ? "" : text_of(last.back())) + ", and " +
-                         after(ends.me, ours.sequence, ours.operation.text()) +
-                         (sequence == ours.sequence ? "; earlier ones were not the same" : "")};
+                           after(ends.peer, sequence, sequence == 0 || last.empty() ? "" : text_of(last.back())) +
+                               ", and " + after(ends.me, ours.sequence, ours.operation.text()) +
+                               (sequence == ours.sequence ? "; earlier ones were not the same" : "")};
   }
 
  private:
@@ -121,8 +121,8 @@ namespace chorale::tcp {
 class PositionCheck {
  public:
   struct Host {
-    std::function<void(Rank, detail::ConnectionFault const&)> differs;     // that rank is in another operation
-    std::function<void(Rank, detail::LoggedOperation const&)> tell;        // sends a position of this rank
+    std::function<void(Rank, detail::ConnectionFault const&)> differs;  // that rank is in another operation
+    std::function<void(Rank, detail::LoggedOperation const&)> tell;     // sends a position of this rank
   };
 
   PositionCheck(ThreadSharedState& shared, Rank me, int size, Host host)
@@ -169,15 +169,14 @@ class PositionCheck {
 
  private:
   struct Peer {
-    wire::Header position{};                                               // where it waits; sequence 0: not known
-    std::optional<detail::ClosingMessage> farewell{};                      // of a rank that has ended
-    std::uint64_t told = 0;                                                // the last position that was sent to it
+    wire::Header position{};                           // where it waits; sequence 0: not known
+    std::optional<detail::ClosingMessage> farewell{};  // of a rank that has ended
+    std::uint64_t told = 0;                            // the last position that was sent to it
   };
 
   Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
-  template <class F>
-  void each_other(F f) {
+  template <class F> void each_other(F f) {
     for (Rank rank = 0; rank < static_cast<Rank>(peers_.size()); ++rank)
       if (rank != me_) f(rank, peer(rank));
   }
@@ -215,8 +214,8 @@ class PositionCheck {
   ThreadSharedState& shared_;
   Rank me_;
   Host host_;
-  std::vector<Peer> peers_;                                                // [rank]
-  RankProgress before_;                                                    // at the last check
+  std::vector<Peer> peers_;  // [rank]
+  RankProgress before_;      // at the last check
   bool ends_ = false;
 };
 

@@ -30,14 +30,14 @@ class PostedReceives {
   bool full() const { return count_ == most; }
   int places() const { return static_cast<int>(places_.size()); }
 
-  detail::PostedReceive&       operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
+  detail::PostedReceive& operator[](int place) { return places_[static_cast<std::size_t>(place)]; }
   detail::PostedReceive const& operator[](int place) const { return places_[static_cast<std::size_t>(place)]; }
 
   /// Posts a receive, and returns its place. Only if not full().
   int post(detail::LoggedOperation const& announced, Tag tag, Bytes into) {
     auto const place = free_place();
     auto& wanted     = (*this)[place];
-    wanted = {tag, announced, into, into.size(), ++orders_, wanted.turn + 1};
+    wanted           = {tag, announced, into, into.size(), ++orders_, wanted.turn + 1};
     word(place) |= bit(place);
     ++count_;
     return place;
@@ -77,9 +77,9 @@ class PostedReceives {
   }
 
   std::vector<detail::PostedReceive> places_ = std::vector<detail::PostedReceive>(64);
-  std::vector<std::uint64_t> posted_ = {0};                                // a bit for each place
-  std::uint64_t orders_ = 0;                                               // all posts so far
-  int count_ = 0;
+  std::vector<std::uint64_t> posted_         = {0};  // a bit for each place
+  std::uint64_t orders_                      = 0;    // all posts so far
+  int count_                                 = 0;
 };
 
 /// Unexpected messages: stored before a receive was posted for them, so that other messages can overtake them.
@@ -87,7 +87,7 @@ class PostedReceives {
 /// keeps   at most 64 MiB, of peers that have passed the handshake
 class UnexpectedMessages {
  public:
-  static constexpr std::size_t most = 64 << 20;                            // bytes
+  static constexpr std::size_t most = 64 << 20;  // bytes
 
   bool has_room_for(std::size_t bytes) const { return bytes_ + bytes <= most; }
 
@@ -135,7 +135,7 @@ class UnexpectedMessages {
 
  private:
   struct Message {
-    wire::Header head;                                                     // of its first frame
+    wire::Header head;  // of its first frame
     std::vector<std::byte> bytes;
     bool whole;
   };

@@ -34,12 +34,10 @@ namespace chorale::tcp {
 enum class Direction { out, in };
 
 /// Progress engine of one rank: sends and receives messages on its working thread, and starts its control thread.
-template <wire::Protection P>
-class ProgressEngine {
+template <wire::Protection P> class ProgressEngine {
  public:
   ProgressEngine(Setup setup, bool insecure_network, int ranks_here)
-      : rank_{setup.me()}, incarnation_{setup.identity.incarnation},
-        spins_{ranks_here <= usable_cores() ? 200 : 0},
+      : rank_{setup.me()}, incarnation_{setup.identity.incarnation}, spins_{ranks_here <= usable_cores() ? 200 : 0},
         self_{setup.me()}, links_(static_cast<std::size_t>(setup.size())), shared_{setup.size(), setup.failures},
         control_{std::move(setup), insecure_network, shared_} {
     polled_.reserve(links_.size() + 1);
@@ -78,7 +76,7 @@ class ProgressEngine {
   }
 
   Rank rank() const { return rank_; }
-  int  size() const { return static_cast<int>(links_.size()); }
+  int size() const { return static_cast<int>(links_.size()); }
 
   void announce(Operation const& operation, auto const&... group) {
     check();
@@ -157,8 +155,8 @@ class ProgressEngine {
   }
 
   SendQueue<P> const& outbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].outbox; }
-  ReceiveQueue<P> const&  inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
-  SelfConnection const&       self() const { return self_; }
+  ReceiveQueue<P> const& inbox(Rank peer) const { return links_[static_cast<std::size_t>(peer)].inbox; }
+  SelfConnection const& self() const { return self_; }
 
   /// Sends and receives as much as the sockets allow; true if something moved.
   bool progress() {
@@ -175,8 +173,7 @@ class ProgressEngine {
   /// Polls a message: true if over(), perhaps after some progress.
   ///
   /// operation   number of the message's operation; 0 for none
-  template <class Over>
-  bool look(Rank peer, Direction way, std::uint64_t operation, Over over) {
+  template <class Over> bool look(Rank peer, Direction way, std::uint64_t operation, Over over) {
     check();
     if (over()) return true;
     check(peer, way);
@@ -190,8 +187,7 @@ class ProgressEngine {
   ///
   /// operation   see look()
   /// throws      PeerLost, Disagreement
-  template <class Over>
-  void wait_until(Rank peer, Direction way, std::uint64_t operation, Over over) {
+  template <class Over> void wait_until(Rank peer, Direction way, std::uint64_t operation, Over over) {
     auto patience = Backoff{spins_};
     for (check(); !over(); check()) {
       check(peer, way);
@@ -227,16 +223,17 @@ class ProgressEngine {
       shared_.add_poll();
       if (turns < spins_) relax();
       else if (turns < spins_ + rests) std::this_thread::yield();
-      else sleep(shared_.rests,
-                 std::min<std::chrono::nanoseconds>(deadline.at - std::chrono::steady_clock::now(), longest_sleep));
+      else
+        sleep(shared_.rests,
+              std::min<std::chrono::nanoseconds>(deadline.at - std::chrono::steady_clock::now(), longest_sleep));
     }
   }
 
  private:
   using Link = DataConnection<P>;
 
-  static constexpr auto longest_sleep = std::chrono::milliseconds{100};    // then a message may become unexpected
-  static constexpr int rests          = 20;                                // yields of wait_any() before it sleeps
+  static constexpr auto longest_sleep = std::chrono::milliseconds{100};  // then a message may become unexpected
+  static constexpr int rests          = 20;                              // yields of wait_any() before it sleeps
 
   Link& link(Rank peer) { return links_[static_cast<std::size_t>(peer)]; }
 
@@ -251,9 +248,10 @@ class ProgressEngine {
   }
 
   Link& link_with(Rank peer) {
-    CHORALE_EXPECTS(link(peer).socket.is_open(), "rank " + std::to_string(rank_) + " and rank " + std::to_string(peer) +
-                                                  " have no connection for data: TcpTransport::topology leaves it out. "
-                                                  "Use Topology::all_pairs(), or topology_of<..>() of all schedules");
+    CHORALE_EXPECTS(link(peer).socket.is_open(),
+                    "rank " + std::to_string(rank_) + " and rank " + std::to_string(peer) +
+                        " have no connection for data: TcpTransport::topology leaves it out. "
+                        "Use Topology::all_pairs(), or topology_of<..>() of all schedules");
     return link(peer);
   }
 
@@ -274,14 +272,11 @@ class ProgressEngine {
   }
 
   /// Calls f, and reports its fault. With FailureScope::peer it does not throw: the rank's PeerState changes later.
-  template <class F>
-  void guarded(Rank peer, bool& broken, PeerState fate, F f) {
+  template <class F> void guarded(Rank peer, bool& broken, PeerState fate, F f) {
     auto fault = std::optional<detail::ConnectionFault>{};
     try {
       f();
-    } catch (detail::ConnectionFault& found) {
-      fault = std::move(found);
-    }
+    } catch (detail::ConnectionFault& found) { fault = std::move(found); }
     if (!fault) return;
     broken = true;
     control_.report(peer, std::move(*fault), fate);
@@ -318,14 +313,14 @@ class ProgressEngine {
   std::uint32_t incarnation_;
   int spins_;
   SelfConnection self_;
-  std::vector<Link> links_;                                                // [rank]
-  std::vector<Rank> linked_;                                               // those with a data connection
+  std::vector<Link> links_;   // [rank]
+  std::vector<Rank> linked_;  // those with a data connection
   std::vector<pollfd> polled_;
-  std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;              // seen: by wait_any()
+  std::uint64_t moves_ = 0, seen_moves_ = 0, seen_fates_ = 0;  // seen: by wait_any()
   bool self_broken_ = false;
   ThreadSharedState shared_;
   detail::OperationLog const& announced_ = shared_.announced();
-  ControlThread control_;                                                  // last: its thread uses shared_
+  ControlThread control_;  // last: its thread uses shared_
 };
 
 }  // namespace chorale::tcp

@@ -33,15 +33,14 @@ namespace chorale::tcp {
 /// keeps   never blocks. Sequence, fingerprint and size are compared before memory is touched, the size of a message of
 ///         several frames as far as its first frame shows it. Nothing is allocated except for unexpected messages
 /// order   of messages with one tag, the one sent first is received first
-template <wire::Protection P>
-class ReceiveQueue {
+template <wire::Protection P> class ReceiveQueue {
  public:
   ReceiveQueue() = default;
   explicit ReceiveQueue(detail::Ends ends) : ends_{ends}, staged_(staging) {}
 
   bool wants() const { return !wanted_.empty(); }
   bool full() const { return wanted_.full(); }
-  bool can_read() const { return wants() && (!head_ || has_taker() || is_goodbye()); }   // else it needs a recv() first
+  bool can_read() const { return wants() && (!head_ || has_taker() || is_goodbye()); }  // else it needs a recv() first
 
   bool received(int place, std::uint64_t turn) const { return wanted_.is_over(place, turn); }
   std::uint64_t turn(int place) const { return wanted_[place].turn; }
@@ -92,7 +91,7 @@ class ReceiveQueue {
   }
 
  private:
-  static constexpr std::size_t staging   = 33 << 10;                       // bytes: 32 KiB with a header take one call
+  static constexpr std::size_t staging         = 33 << 10;  // bytes: 32 KiB with a header take one call
   static constexpr int looks_before_unexpected = 64;
   static constexpr int nobody = -2, unexpected = -1;
 
@@ -207,11 +206,11 @@ class ReceiveQueue {
     auto& wanted    = wanted_[place];
     auto const more = !head_ || (head_->flags & more_follows) != 0;
     auto const got  = unexpected_.take_last();
-    auto const here = got.size() - (grown_ ? frame_left_ : 0);             // bytes received
+    auto const here = got.size() - (grown_ ? frame_left_ : 0);  // bytes received
     detail::expect_same(ends_, wanted, first_, here + frame_left_, more);
     std::ranges::copy(ConstBytes{got}.first(here), wanted.left.begin());
-    wanted.left = wanted.left.subspan(here);
-    destination_      = place;
+    wanted.left  = wanted.left.subspan(here);
+    destination_ = place;
   }
 
   /// Reads the rest of the frame's payload; false if it is not complete yet.
@@ -223,12 +222,12 @@ class ReceiveQueue {
       begin_ += got;
       into = filled(into, got);
     }
-    while (!into.empty()) {                                                // nothing is staged now
-      auto parts  = std::array{iovec{into.data(), into.size()}, iovec{staged_.data(), staged_.size()}};
-      auto packet = msghdr{};
+    while (!into.empty()) {  // nothing is staged now
+      auto parts        = std::array{iovec{into.data(), into.size()}, iovec{staged_.data(), staged_.size()}};
+      auto packet       = msghdr{};
       packet.msg_iov    = parts.data();
-      packet.msg_iovlen = parts.size();                                    // the next header comes with the last bytes
-      auto const n = ::recvmsg(socket, &packet, MSG_DONTWAIT);
+      packet.msg_iovlen = parts.size();  // the next header comes with the last bytes
+      auto const n      = ::recvmsg(socket, &packet, MSG_DONTWAIT);
       if (!arrived(n)) return false;
       auto const bytes = static_cast<std::size_t>(n);
       auto const ours  = std::min(bytes, into.size());
@@ -247,7 +246,7 @@ class ReceiveQueue {
   }
 
   Bytes filled(Bytes into, std::size_t bytes) {
-    if constexpr (P::tag_bytes == 0) crc_ = crc32c(into.first(bytes), crc_);   // just written: still in the cache
+    if constexpr (P::tag_bytes == 0) crc_ = crc32c(into.first(bytes), crc_);  // just written: still in the cache
     frame_left_ -= bytes;
     if (destination_ != unexpected) wanted_[destination_].left = wanted_[destination_].left.subspan(bytes);
     return into.subspan(bytes);
@@ -287,16 +286,16 @@ class ReceiveQueue {
 
   detail::Ends ends_;
   PostedReceives wanted_;
-  UnexpectedMessages  unexpected_;
-  std::vector<std::byte> staged_;                                          // read but not parsed: [begin_, end_)
+  UnexpectedMessages unexpected_;
+  std::vector<std::byte> staged_;  // read but not parsed: [begin_, end_)
   std::size_t begin_ = 0, end_ = 0;
-  std::optional<wire::Header> head_;                                       // of the frame that is arriving
+  std::optional<wire::Header> head_;  // of the frame that is arriving
   std::array<std::byte, P::tag_bytes == 0 ? 0 : wire::header_bytes> head_bytes_{};
-  wire::Header first_;                                                     // of the message that is arriving
-  std::size_t frame_left_ = 0;                                             // bytes of its payload, not yet received
-  std::uint32_t crc_      = 0;                                             // of the payload bytes received
-  bool grown_ = false;                                                     // the unexpected message has room for it
-  int destination_ = nobody, looks_ = 0;                                   // a place; polls without a destination
+  wire::Header first_;                    // of the message that is arriving
+  std::size_t frame_left_ = 0;            // bytes of its payload, not yet received
+  std::uint32_t crc_      = 0;            // of the payload bytes received
+  bool grown_             = false;        // the unexpected message has room for it
+  int destination_ = nobody, looks_ = 0;  // a place; polls without a destination
 };
 
 }  // namespace chorale::tcp

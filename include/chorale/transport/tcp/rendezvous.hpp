@@ -36,7 +36,7 @@ namespace chorale::tcp {
 /// spare_ports   how much higher it may be, and so may that of the rendezvous, where other programs have these ports
 struct RendezvousOptions {
   TcpAddress at{};
-  int me = 0, members = 1, each = 1;                                       // each: ranks of a member
+  int me = 0, members = 1, each = 1;  // each: ranks of a member
   std::uint16_t first_port = 0;
   int spare_ports          = 0;
   std::array<std::byte, 16> job{};
@@ -44,14 +44,14 @@ struct RendezvousOptions {
   std::optional<Secret> secret{};
   bool insecure_network = false;
   Timeouts timeouts{};
-  std::chrono::nanoseconds report_every = std::chrono::seconds{10};
+  std::chrono::nanoseconds report_every       = std::chrono::seconds{10};
   std::function<void(std::string const&)> log = [](std::string const&) {};
-  std::function<void()> while_joining{};                                   // see TcpTransport
+  std::function<void()> while_joining{};  // see TcpTransport
 };
 
 /// Addresses of another member's connection, as the first member sees them.
 struct ObservedPeer {
-  asio::ip::address from, reached;                                         // its own, and the one it connected to
+  asio::ip::address from, reached;  // its own, and the one it connected to
 };
 
 /// Returns the hosts at which members reach each other: the addresses that the first member sees, but for members on its
@@ -129,7 +129,7 @@ class Rendezvous {
   using Clock = std::chrono::steady_clock;
   struct Other {
     AuthenticatedSocket connection;
-    int visit;                                                             // number of the connection
+    int visit;  // number of the connection
     std::vector<std::byte> told{};
   };
 
@@ -147,8 +147,7 @@ class Rendezvous {
   }
 
   /// Runs until done(), and logs missing() from time to time; false if the time to join is over first.
-  template <class Done, class Missing>
-  bool run_until(Done done, Missing missing) {
+  template <class Done, class Missing> bool run_until(Done done, Missing missing) {
     auto const end = Clock::now() + setup_.timeouts.join;
     auto report    = Clock::now() + setup_.report_every;
     while (!done()) {
@@ -161,7 +160,7 @@ class Rendezvous {
       auto until = std::min(end, report);
       if (setup_.while_joining) {
         setup_.while_joining();
-        io_.poll();                                                        // however long that took
+        io_.poll();  // however long that took
         until = std::min(until, Clock::now() + std::chrono::milliseconds{100});
       }
       io_.run_one_until(until);
@@ -173,12 +172,16 @@ class Rendezvous {
 
   std::vector<std::string> wait_for_all() {
     if (setup_.spare_ports > 0) setup_.at.port = free_from(io_, setup_.at.port, 1, setup_.spare_ports);
-    auto listener = Listener{io_, listens_at(), setup_.secret.has_value(), setup_.insecure_network, 0,
+    auto listener = Listener{io_,
+                             listens_at(),
+                             setup_.secret.has_value(),
+                             setup_.insecure_network,
+                             0,
                              NamePatience::within(setup_.timeouts.join, setup_.log)};
     auto host     = Listener::Host{};
     host.identity = identity();
     host.secret   = setup_.secret;
-    host.timeouts   = setup_.timeouts;
+    host.timeouts = setup_.timeouts;
     host.judge    = [this](wire::Identity const& who, auto const&) { return judge(who); };
     host.admit    = [this](wire::Identity const& who, AuthenticatedSocket with) { admit(who.rank, std::move(with)); };
     host.log      = setup_.log;
@@ -194,10 +197,10 @@ class Rendezvous {
       seen.push_back({other->connection.remote.address(), other->connection.socket.local_endpoint().address()});
     auto const hosts = hosts_of(seen);
     if (setup_.spare_ports > 0) {
-      listener.listen(false);                                              // all are connected: its port is free, too
+      listener.listen(false);  // all are connected: its port is free, too
       setup_.first_port = free_from(io_, setup_.first_port, setup_.members * setup_.each, setup_.spare_ports);
     }
-    auto text        = "+" + std::to_string(setup_.first_port);
+    auto text = "+" + std::to_string(setup_.first_port);
     for (auto const& one : hosts) text.append("\n") += one;
     tell(text);
     return hosts;
@@ -229,7 +232,7 @@ class Rendezvous {
     auto const visit = ++visits_;
     other.emplace(Other{std::move(with), visit});
     other->connection.socket.async_wait(asio::socket_base::wait_read, [&other, visit](auto error) {
-      if (!error && other && other->visit == visit && other->told.empty()) other.reset();     // it has closed
+      if (!error && other && other->visit == visit && other->told.empty()) other.reset();  // it has closed
     });
   }
 
@@ -282,16 +285,16 @@ class Rendezvous {
     call.peer     = 0;
     call.address  = setup_.at;
     call.secret   = setup_.secret;
-    call.timeouts   = setup_.timeouts;
+    call.timeouts = setup_.timeouts;
     call.admit    = [this](wire::Identity const&, AuthenticatedSocket with) { listen_to(std::move(with)); };
-    call.refused  = [this](wire::Refusal const& no) {                      // perhaps by a job that has one of the ports
+    call.refused  = [this](wire::Refusal const& no) {  // perhaps by a job that has one of the ports
       auto const other = no.fault == Fault::world_mismatch || no.fault == Fault::not_authentic;
       refusal_         = place() + ": " + no.reason + ".";
       fault_           = no.fault;
       if (setup_.spare_ports == 0 || !other) throw Disagreement{no.fault, refusal_};
     };
-    call.starved  = [](int error) { throw_no_socket(error); };
-    auto dials    = std::list<Connector>{};
+    call.starved = [](int error) { throw_no_socket(error); };
+    auto dials   = std::list<Connector>{};
     for (int i = 0; i <= setup_.spare_ports; ++i) {
       dials.emplace_back(io_, call).start();
       ++call.address.port;
@@ -306,9 +309,9 @@ class Rendezvous {
       throw PeerLost{0, "no answer within " + seconds_text() + " from " + place() + "; waited for " + waits() + ".",
                      "check that rank 0 runs on that host, and that no firewall blocks the port."};
     if (told_->empty() || told_->front() != '+')
-      throw PeerLost{0, place() + ": " +
-                            (told_->empty() ? "rank 0 closed the connection" : printable(told_->substr(1))) + ".",
-                     "look at how they ended."};
+      throw PeerLost{
+          0, place() + ": " + (told_->empty() ? "rank 0 closed the connection" : printable(told_->substr(1))) + ".",
+          "look at how they ended."};
     auto hosts = std::vector<std::string>{{}};
     for (char const c : told_->substr(1)) {
       if (c == '\n') hosts.emplace_back();
@@ -349,13 +352,13 @@ class Rendezvous {
 
   RendezvousOptions setup_;
   asio::io_context io_;
-  std::vector<std::optional<Other>> others_;                               // [member - 1], used by the first member
+  std::vector<std::optional<Other>> others_;  // [member - 1], used by the first member
   int visits_ = 0;
-  std::optional<AuthenticatedSocket> first_;                               // used by all others
+  std::optional<AuthenticatedSocket> first_;  // used by all others
   std::vector<std::byte> heard_;
   std::optional<std::string> told_;
-  std::string refusal_;                                                    // by whoever has one of the ports
-  Fault fault_ = Fault::not_authentic;                                     // why
+  std::string refusal_;                 // by whoever has one of the ports
+  Fault fault_ = Fault::not_authentic;  // why
 };
 
 }  // namespace chorale::tcp

@@ -20,10 +20,10 @@
 
 namespace chorale::tcp {
 
-inline constexpr unsigned messages_per_link  = 64;                         // in flight between two ranks, each way
-inline constexpr std::size_t frame_payload   = 256 << 10;                  // bytes; still in the cache when it is sent
-inline constexpr std::size_t largest_payload = 1 << 20;                    // bytes of payload that a frame may have
-inline constexpr std::uint8_t more_follows   = 1;                          // flag: not the last frame of its message
+inline constexpr unsigned messages_per_link  = 64;         // in flight between two ranks, each way
+inline constexpr std::size_t frame_payload   = 256 << 10;  // bytes; still in the cache when it is sent
+inline constexpr std::size_t largest_payload = 1 << 20;    // bytes of payload that a frame may have
+inline constexpr std::uint8_t more_follows   = 1;          // flag: not the last frame of its message
 
 /// Throws a ConnectionFault for the error of a socket call, unless the call is to be retried later.
 inline void throw_unless_later(int error) {
@@ -38,8 +38,7 @@ inline void throw_unless_later(int error) {
 ///   | header 64 | payload, at most 256 KiB | tag, if sealed | header 64 | ...     a message is one frame or more
 ///
 /// keeps   never blocks, allocates nothing after the constructor; at most 64 messages
-template <wire::Protection P>
-class SendQueue {
+template <wire::Protection P> class SendQueue {
  public:
   SendQueue() : room_(P::tag_bytes == 0 ? 0 : frame_payload) {}
 
@@ -65,13 +64,13 @@ class SendQueue {
     auto moved = std::size_t{0};
     while (!empty()) {
       if (in_the_socket()) begin_frame(protection);
-      auto parts  = std::array{iovec{head_.data() + (head_.size() - head_left_), head_left_},
-                               iovec{const_cast<std::byte*>(payload_left_.data()), payload_left_.size()},
-                               iovec{tag_.data() + (tag_.size() - tag_left_), tag_left_}};
-      auto packet = msghdr{};
+      auto parts        = std::array{iovec{head_.data() + (head_.size() - head_left_), head_left_},
+                              iovec{const_cast<std::byte*>(payload_left_.data()), payload_left_.size()},
+                              iovec{tag_.data() + (tag_.size() - tag_left_), tag_left_}};
+      auto packet       = msghdr{};
       packet.msg_iov    = parts.data();
       packet.msg_iovlen = parts.size();
-      auto const n = ::sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+      auto const n      = ::sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n < 0) {
         if (errno == EINTR) continue;
         throw_unless_later(errno);
@@ -86,18 +85,18 @@ class SendQueue {
  private:
   struct Message {
     wire::Header header;
-    ConstBytes left;                                                       // not yet in a frame
+    ConstBytes left;  // not yet in a frame
   };
 
   bool in_the_socket() const { return head_left_ == 0 && payload_left_.empty() && tag_left_ == 0; }
 
   void begin_frame(P& protection) {
-    auto& message = queue_[sent_ % messages_per_link];
-    payload_left_ = message.left.first(std::min(frame_payload, message.left.size()));
-    message.left  = message.left.subspan(payload_left_.size());
+    auto& message              = queue_[sent_ % messages_per_link];
+    payload_left_              = message.left.first(std::min(frame_payload, message.left.size()));
+    message.left               = message.left.subspan(payload_left_.size());
     message.header.flags       = message.left.empty() ? 0 : more_follows;
     message.header.length      = payload_left_.size();
-    message.header.payload_crc = P::tag_bytes == 0 ? crc32c(payload_left_) : 0;   // which also brings it into the cache
+    message.header.payload_crc = P::tag_bytes == 0 ? crc32c(payload_left_) : 0;  // which also brings it into the cache
     wire::write(message.header, head_);
     payload_left_ = protection.seal(head_, payload_left_, room_, tag_);
     head_left_    = head_.size();
@@ -115,11 +114,11 @@ class SendQueue {
   std::array<Message, messages_per_link> queue_;
   std::uint64_t posted_ = 0, sent_ = 0;
   wire::HeaderBytes head_{};
-  std::size_t head_left_ = 0;                                              // bytes at its end
+  std::size_t head_left_ = 0;  // bytes at its end
   ConstBytes payload_left_;
   std::array<std::byte, P::tag_bytes> tag_{};
-  std::size_t tag_left_ = 0;                                               // bytes at its end
-  std::vector<std::byte> room_;                                            // for a sealed payload
+  std::size_t tag_left_ = 0;     // bytes at its end
+  std::vector<std::byte> room_;  // for a sealed payload
 };
 
 }  // namespace chorale::tcp

@@ -37,7 +37,7 @@ class ForkGuard {
  public:
   static void add(int socket) {
     ::fcntl(socket, F_SETFD, FD_CLOEXEC);
-    struct stat about {};
+    struct stat about{};
     if (::fstat(socket, &about) != 0) return;
     auto& all       = instance();
     auto const lock = std::scoped_lock{all.mutex_};
@@ -56,7 +56,7 @@ class ForkGuard {
   }
 
   static ForkGuard& instance() {
-    static auto& only = *new ForkGuard{};                                  // a child may be forked while statics end
+    static auto& only = *new ForkGuard{};  // a child may be forked while statics end
     return only;
   }
 
@@ -65,7 +65,7 @@ class ForkGuard {
     auto const none = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     for (std::size_t at = 0; at < inodes_.size(); ++at) {
       auto const socket = static_cast<int>(at);
-      struct stat about {};
+      struct stat about{};
       if (inodes_[at] == 0 || ::fstat(socket, &about) != 0) continue;
       if (!S_ISSOCK(about.st_mode) || about.st_ino != inodes_[at]) continue;
       if (none < 0) ::close(socket);
@@ -75,7 +75,7 @@ class ForkGuard {
   }
 
   std::mutex mutex_;
-  std::vector<ino_t> inodes_;                                              // [descriptor]; 0: none
+  std::vector<ino_t> inodes_;  // [descriptor]; 0: none
 };
 
 inline std::string errno_text(int error) {
@@ -94,7 +94,7 @@ inline std::string errno_text(int error) {
 }
 
 inline void set_option(int socket, int level, int name, int value) {
-  ::setsockopt(socket, level, name, &value, sizeof(value));                // best effort: failures are ignored
+  ::setsockopt(socket, level, name, &value, sizeof(value));  // best effort: failures are ignored
 }
 
 /// Sets the options of a connection between ranks: small messages are sent at once, the kernel detects a dead host, too,
@@ -104,20 +104,18 @@ inline void set_option(int socket, int level, int name, int value) {
 ///         acknowledged for 10 s or twice `dead`, whichever is longer
 /// source  on loopback, pacing by BBR halves the speed, and reno is always allowed; on other links the host's choice
 inline void prepare(int socket, bool loopback, std::chrono::nanoseconds dead) {
-  auto const unacknowledged =
-      std::max<std::chrono::milliseconds>(std::chrono::seconds{10},
-                                          std::chrono::duration_cast<std::chrono::milliseconds>(2 * dead));
+  auto const unacknowledged = std::max<std::chrono::milliseconds>(
+      std::chrono::seconds{10}, std::chrono::duration_cast<std::chrono::milliseconds>(2 * dead));
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);                        // seconds
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);                       // seconds
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);   // seconds
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);  // seconds
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(unacknowledged.count()));
   ForkGuard::add(socket);
   ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
   auto const reno = std::string_view{"reno"};
-  if (loopback)
-    ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, reno.data(), static_cast<socklen_t>(reno.size()));
+  if (loopback) ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, reno.data(), static_cast<socklen_t>(reno.size()));
 }
 
 }  // namespace chorale::tcp

@@ -41,13 +41,13 @@ class ThreadSharedState {
 
   // Written by the working thread only.
   std::atomic<std::uint64_t> step{0}, sequence{0};
-  std::atomic<std::uint64_t> moved{0};                                     // bytes sent and received
-  std::atomic<std::uint64_t> looks{0};                                     // checks of an incomplete message
-  std::atomic<std::uint64_t> polls{0};                                     // checks without the intent to wait
-  std::atomic<bool> sleeps{false};                                         // asleep in a wait for a message
-  std::atomic<bool> rests{false};                                          // asleep in wait_any()
-  std::atomic<Rank> waits_for{-1};                                         // peer of the message it last checked
-  std::atomic<std::uint64_t> waits_in{0};                                  // the operation of that message; 0: none
+  std::atomic<std::uint64_t> moved{0};     // bytes sent and received
+  std::atomic<std::uint64_t> looks{0};     // checks of an incomplete message
+  std::atomic<std::uint64_t> polls{0};     // checks without the intent to wait
+  std::atomic<bool> sleeps{false};         // asleep in a wait for a message
+  std::atomic<bool> rests{false};          // asleep in wait_any()
+  std::atomic<Rank> waits_for{-1};         // peer of the message it last checked
+  std::atomic<std::uint64_t> waits_in{0};  // the operation of that message; 0: none
 
   void add_moved(Rank peer, std::size_t bytes) {
     add(moved, bytes);
@@ -73,8 +73,7 @@ class ThreadSharedState {
   detail::OperationLog const& announced() const { return announced_; }
 
   /// Calls f with the announced operations; for the control thread.
-  template <class F>
-  auto with_announced(F f) const {
+  template <class F> auto with_announced(F f) const {
     auto const lock = std::scoped_lock{mutex_};
     return f(announced_);
   }
@@ -83,8 +82,13 @@ class ThreadSharedState {
   Loss loss(Fault fault, Rank culprit, std::string host, std::string reason) const {
     auto const lock  = std::scoped_lock{mutex_};
     auto const& last = announced_.newest();
-    return {fault, culprit, std::move(host), last.sequence == 0 ? "" : last.operation.text() + last.text_of_group(),
-            detail::OperationNumber::place(last.sequence), step.load(std::memory_order_relaxed), std::move(reason)};
+    return {fault,
+            culprit,
+            std::move(host),
+            last.sequence == 0 ? "" : last.operation.text() + last.text_of_group(),
+            detail::OperationNumber::place(last.sequence),
+            step.load(std::memory_order_relaxed),
+            std::move(reason)};
   }
 
   /// Sets the root cause, which ends every wait, now and later. The first call counts.
@@ -137,19 +141,19 @@ class ThreadSharedState {
     ring();
   }
 
-  int wake() const { return wake_.number(); }                              // readable after a change for this thread
+  int wake() const { return wake_.number(); }  // readable after a change for this thread
 
   /// Resets wake(), which is not readable until the next change.
   void silence() {
-    auto rung = std::uint64_t{0};
+    auto rung                     = std::uint64_t{0};
     [[maybe_unused]] auto const n = ::read(wake_.number(), &rung, sizeof(rung));
   }
 
  private:
   struct Peer {
-    std::atomic<std::uint64_t> moved{0};                                   // bytes sent and received
+    std::atomic<std::uint64_t> moved{0};  // bytes sent and received
     std::atomic<PeerState> fate{PeerState::alive};
-    Loss loss{};                                                           // constant once the peer is not alive
+    Loss loss{};  // constant once the peer is not alive
   };
 
   static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {  // only one thread writes
@@ -157,17 +161,17 @@ class ThreadSharedState {
   }
 
   void ring() {
-    auto const one = std::uint64_t{1};
+    auto const one                    = std::uint64_t{1};
     [[maybe_unused]] auto const woken = ::write(wake_.number(), &one, sizeof(one));
   }
 
   FileDescriptor wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  detail::OperationLog announced_;                                         // written under the mutex
+  detail::OperationLog announced_;  // written under the mutex
   std::atomic<bool> settled_{false}, closed_{false};
-  Loss root_cause_;                                                        // constant once settled
-  std::vector<Peer> peers_;                                                // [rank]
+  Loss root_cause_;          // constant once settled
+  std::vector<Peer> peers_;  // [rank]
   std::atomic<std::uint64_t> fates_{0};
 };
 

@@ -18,8 +18,7 @@ namespace chorale::wire {
 
 namespace detail {
 
-template <std::size_t n>
-constexpr std::array<std::byte, n> swapped_on_big_endian(std::array<std::byte, n> number) {
+template <std::size_t n> constexpr std::array<std::byte, n> swapped_on_big_endian(std::array<std::byte, n> number) {
   if constexpr (std::endian::native == std::endian::big) std::ranges::reverse(number);
   return number;
 }
@@ -33,10 +32,9 @@ class Writer {
  public:
   explicit Writer(Bytes out) : out_{out} {}
 
-  std::size_t size() const { return size_; }                               // bytes written
+  std::size_t size() const { return size_; }  // bytes written
 
-  template <std::integral T>
-  void number(T value) {
+  template <std::integral T> void number(T value) {
     auto const bytes = detail::swapped_on_big_endian(std::bit_cast<std::array<std::byte, sizeof(T)>>(value));
     std::memcpy(take(sizeof(T)).data(), bytes.data(), sizeof(T));
   }
@@ -50,9 +48,10 @@ class Writer {
     size_ += n;
     return out_.subspan(size_ - n, n);
   }
-  [[noreturn, gnu::noinline]] void no_room(std::size_t n) const {          // separate, so that take() is inlined
-    throw Error{"a message of " + std::to_string(size_ + n) + " bytes has room for " + std::to_string(out_.size()) +
-                    ".", "report this: it is a defect of the library."};
+  [[noreturn, gnu::noinline]] void no_room(std::size_t n) const {  // separate, so that take() is inlined
+    throw Error{
+        "a message of " + std::to_string(size_ + n) + " bytes has room for " + std::to_string(out_.size()) + ".",
+        "report this: it is a defect of the library."};
   }
 
   Bytes out_;
@@ -66,11 +65,10 @@ class Reader {
  public:
   explicit Reader(ConstBytes in) : in_{in} {}
 
-  bool whole() const { return whole_; }                                    // no byte was missing so far
+  bool whole() const { return whole_; }  // no byte was missing so far
   bool at_end() const { return whole_ && in_.empty(); }
 
-  template <std::integral T>
-  T number() {
+  template <std::integral T> T number() {
     auto value      = std::array<std::byte, sizeof(T)>{};
     auto const from = take(sizeof(T));
     if (from.size() == sizeof(T)) std::memcpy(value.data(), from.data(), sizeof(T));

@@ -89,9 +89,9 @@ struct HeartbeatPayload {
   static constexpr std::size_t fixed_bytes = 25;
   static constexpr std::size_t max_bytes   = fixed_bytes + max_host_bytes;
 
-  std::uint64_t sequence    = 0;                                           // of the operation last announced
+  std::uint64_t sequence    = 0;  // of the operation last announced
   std::uint64_t step        = 0;
-  std::uint64_t bytes_moved = 0;                                           // sent and received since connect()
+  std::uint64_t bytes_moved = 0;  // sent and received since connect()
   std::string host;
 
   /// Returns the number of bytes written.
@@ -107,8 +107,8 @@ struct HeartbeatPayload {
   }
 
   static std::optional<HeartbeatPayload> parse(ConstBytes in) {
-    auto from       = Reader{in};
-    auto result     = HeartbeatPayload{};
+    auto from          = Reader{in};
+    auto result        = HeartbeatPayload{};
     result.sequence    = from.number<std::uint64_t>();
     result.step        = from.number<std::uint64_t>();
     result.bytes_moved = from.number<std::uint64_t>();

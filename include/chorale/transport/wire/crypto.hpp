@@ -2,12 +2,14 @@
 #pragma once
 
 #if !__has_include(<openssl/evp.h>)
-#error "chorale: <openssl/evp.h> is not on the include path. Try: apt-get install libssl-dev (Debian), dnf \
+#error \
+    "chorale: <openssl/evp.h> is not on the include path. Try: apt-get install libssl-dev (Debian), dnf \
 install openssl-devel (Fedora), brew install openssl@3 (Homebrew) or vcpkg install openssl"
 #endif
 
 #if defined(CHORALE_COMPONENTS) && !defined(CHORALE_COMPONENT_TCP)
-#error "chorale: this header is of the component tcp. Try: add chorale::tcp to target_link_libraries(), or \
+#error \
+    "chorale: this header is of the component tcp. Try: add chorale::tcp to target_link_libraries(), or \
 chorale-tcp to pkg-config"
 #endif
 
@@ -28,14 +30,14 @@ chorale-tcp to pkg-config"
 /// Cryptographic functions for handshake and frames, from OpenSSL.
 namespace chorale::wire {
 
-using Nonce = std::array<std::byte, 32>;                                   // a number that is used once
-using Mac   = std::array<std::byte, 32>;                                   // only a holder of the key can make it
+using Nonce = std::array<std::byte, 32>;  // a number that is used once
+using Mac   = std::array<std::byte, 32>;  // only a holder of the key can make it
 using Key   = std::array<std::byte, 32>;
 
 namespace detail {
 
 inline unsigned char const* chars(ConstBytes bytes) { return reinterpret_cast<unsigned char const*>(bytes.data()); }
-inline unsigned char*       room(Bytes bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); }
+inline unsigned char* room(Bytes bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); }
 
 }  // namespace detail
 
@@ -64,7 +66,7 @@ inline Mac hmac_sha256(ConstBytes key, ConstBytes data) {
 inline Key hkdf_sha256(ConstBytes secret, ConstBytes salt, ConstBytes info) {
   auto last = std::array<std::byte, 129>{};
   CHORALE_EXPECTS(info.size() < last.size(), std::to_string(info.size()) + " bytes of info for a key");
-  *std::ranges::copy(info, last.begin()).out = std::byte{1};               // the number of the first block
+  *std::ranges::copy(info, last.begin()).out = std::byte{1};  // the number of the first block
   auto const extracted                       = hmac_sha256(salt, secret);
   return hmac_sha256(extracted, ConstBytes{last}.first(info.size() + 1));
 }

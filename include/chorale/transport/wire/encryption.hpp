@@ -29,8 +29,8 @@ namespace chorale::wire {
 template <class P>
 concept Protection = requires(P p, ConstBytes header, ConstBytes payload, Bytes room,
                               std::span<std::byte, P::tag_bytes> tag, std::span<std::byte const, P::tag_bytes> came) {
-  { p.seal(header, payload, room, tag) } -> std::same_as<ConstBytes>;     // to send; `room` is as large as payload
-  { p.open(header, room, came) }         -> std::same_as<bool>;           // in place; false: close the connection
+  { p.seal(header, payload, room, tag) } -> std::same_as<ConstBytes>;  // to send; `room` is as large as payload
+  { p.open(header, room, came) } -> std::same_as<bool>;                // in place; false: close the connection
 };
 
 /// No protection but the checksums of the frames, for trusted networks. Costs nothing.
@@ -76,7 +76,7 @@ class Sealed {
   }
 
   bool open(ConstBytes header, Bytes payload, std::span<std::byte const, tag_bytes> tag) {
-    auto expected = std::array<std::byte, tag_bytes>{};                    // OpenSSL's call takes no const
+    auto expected = std::array<std::byte, tag_bytes>{};  // OpenSSL's call takes no const
     std::ranges::copy(tag, expected.begin());
     opens_ = opens_ && in_.begin(header, payload.size()) && in_.control(EVP_CTRL_GCM_SET_TAG, expected.data()) &&
              in_.pass(payload, payload.data()) && in_.end();

@@ -8,8 +8,8 @@
 #include <chorale/transport/wire/control_messages.hpp>
 
 #include <array>
-#include <cstddef>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -39,21 +39,21 @@ inline constexpr Rank last_root = 254;
 /// Header of every frame, before its `length` bytes of payload.
 struct Header {
   FrameType type            = FrameType::data;
-  std::uint8_t flags        = 0;                                           // free for the transport
-  std::uint32_t incarnation = 0;                                           // of the sender; changes with a restart
+  std::uint8_t flags        = 0;  // free for the transport
+  std::uint32_t incarnation = 0;  // of the sender; changes with a restart
   Rank from                 = 0;
   Rank to                   = 0;
-  std::uint64_t sequence    = 0;                                           // of the operation, from 1; see announce()
+  std::uint64_t sequence    = 0;  // of the operation, from 1; see announce()
   Collective collective     = Collective::message;
   Op op                     = Op::sum;
   Element element           = Element::byte;
   Tag tag                   = {};
-  std::uint64_t count       = 0;                                           // elements of the operation
-  std::uint32_t fingerprint = 0;                                           // Operation::fingerprint()
-  std::uint64_t length      = 0;                                           // bytes of payload
-  std::uint32_t payload_crc = 0;                                           // crc32c(payload)
-  std::uint8_t minor        = version.minor;                               // of the wire version that both ends use
-  Rank root                 = no_root;                                     // of the operation; at most last_root
+  std::uint64_t count       = 0;              // elements of the operation
+  std::uint32_t fingerprint = 0;              // Operation::fingerprint()
+  std::uint64_t length      = 0;              // bytes of payload
+  std::uint32_t payload_crc = 0;              // crc32c(payload)
+  std::uint8_t minor        = version.minor;  // of the wire version that both ends use
+  Rank root                 = no_root;        // of the operation; at most last_root
 
   friend constexpr bool operator==(Header const&, Header const&) = default;
 };
@@ -64,7 +64,7 @@ namespace detail {
 
 /// First bytes of a frame: not the start of any text, nor of HTTP, TLS or SSH.
 inline constexpr auto frame_magic = std::array{std::byte{0xC4}, std::byte{'h'}, std::byte{'r'}, std::byte{0x0D}};
-inline constexpr std::size_t checked_bytes = header_bytes - 4;             // the header ends with its checksum
+inline constexpr std::size_t checked_bytes = header_bytes - 4;  // the header ends with its checksum
 
 }  // namespace detail
 
@@ -95,39 +95,39 @@ inline void write(Header const& header, std::span<std::byte, header_bytes> out) 
 /// Result of parse().
 enum class Parse {
   ok,
-  need_more,                                                               // valid so far; read until 64 bytes
-  not_a_frame,                                                             // another protocol, or a stream out of sync
-  other_version,                                                           // Parsed::version is not supported
-  corrupt,                                                                 // wrong checksum, or an invalid value
-  too_large                                                                // more payload than allowed
+  need_more,      // valid so far; read until 64 bytes
+  not_a_frame,    // another protocol, or a stream out of sync
+  other_version,  // Parsed::version is not supported
+  corrupt,        // wrong checksum, or an invalid value
+  too_large       // more payload than allowed
 };
 
 /// Result of parsing the first 64 bytes of a frame.
 struct Parsed {
   Parse result;
-  Header header   = {};                                                    // ok and too_large only
-  Version version = {0, 0};                                                // as sent; ok, other_version and later ones
+  Header header   = {};      // ok and too_large only
+  Version version = {0, 0};  // as sent; ok, other_version and later ones
 };
 
 namespace detail {
 
 inline bool read(Header& header, ConstBytes in) {
-  auto from               = Reader{in};
-  header.type             = static_cast<FrameType>(from.number<std::uint8_t>());
-  header.flags            = from.number<std::uint8_t>();
-  header.incarnation      = from.number<std::uint32_t>();
-  header.from             = from.number<std::int32_t>();
-  header.to               = from.number<std::int32_t>();
-  header.tag              = Tag{from.number<std::uint32_t>()};
-  header.sequence         = from.number<std::uint64_t>();
-  header.count            = from.number<std::uint64_t>();
-  header.length           = from.number<std::uint64_t>();
-  header.collective       = static_cast<Collective>(from.number<std::uint8_t>());
-  header.op               = static_cast<Op>(from.number<std::uint8_t>());
-  header.element          = static_cast<Element>(from.number<std::uint8_t>());
-  header.root             = from.number<std::uint8_t>() - 1;
-  header.fingerprint      = from.number<std::uint32_t>();
-  header.payload_crc      = from.number<std::uint32_t>();
+  auto from          = Reader{in};
+  header.type        = static_cast<FrameType>(from.number<std::uint8_t>());
+  header.flags       = from.number<std::uint8_t>();
+  header.incarnation = from.number<std::uint32_t>();
+  header.from        = from.number<std::int32_t>();
+  header.to          = from.number<std::int32_t>();
+  header.tag         = Tag{from.number<std::uint32_t>()};
+  header.sequence    = from.number<std::uint64_t>();
+  header.count       = from.number<std::uint64_t>();
+  header.length      = from.number<std::uint64_t>();
+  header.collective  = static_cast<Collective>(from.number<std::uint8_t>());
+  header.op          = static_cast<Op>(from.number<std::uint8_t>());
+  header.element     = static_cast<Element>(from.number<std::uint8_t>());
+  header.root        = from.number<std::uint8_t>() - 1;
+  header.fingerprint = from.number<std::uint32_t>();
+  header.payload_crc = from.number<std::uint32_t>();
   return from.whole() && header.type >= FrameType::data && header.type <= FrameType::position && header.from >= 0 &&
          header.to >= 0 && header.collective <= Collective::barrier && header.op <= Op::product &&
          header.element <= Element::u64;
@@ -146,16 +146,15 @@ inline Parsed parse(ConstBytes in, std::uint64_t max_length) {
   for (std::size_t i = 0; i < detail::frame_magic.size() && i < in.size(); ++i)
     if (in[i] != detail::frame_magic[i]) return {Parse::not_a_frame};
   if (in.size() < after_version) return {Parse::need_more};
-  auto parsed = Parsed{Parse::ok};
-  auto from   = Reader{in.subspan(detail::frame_magic.size())};
+  auto parsed          = Parsed{Parse::ok};
+  auto from            = Reader{in.subspan(detail::frame_magic.size())};
   parsed.version.major = from.number<std::uint8_t>();
   parsed.version.minor = from.number<std::uint8_t>();
   parsed.header.minor  = parsed.version.minor;
   if (parsed.version.major != version.major || parsed.version.minor > version.minor)
     parsed.result = Parse::other_version;
   else if (in.size() < header_bytes) parsed.result = Parse::need_more;
-  else if (crc32c(in.first(detail::checked_bytes)) !=
-           Reader{in.subspan(detail::checked_bytes)}.number<std::uint32_t>())
+  else if (crc32c(in.first(detail::checked_bytes)) != Reader{in.subspan(detail::checked_bytes)}.number<std::uint32_t>())
     parsed.result = Parse::corrupt;
   else if (!detail::read(parsed.header, in.first(detail::checked_bytes).subspan(after_version)))
     parsed = {Parse::corrupt, {}, parsed.version};

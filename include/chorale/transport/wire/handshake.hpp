@@ -36,10 +36,10 @@ namespace chorale::wire {
 class Handshake {
  public:
   enum class State {
-    talking,                                                               // send to_send(), and feed()
-    asking,                                                                // Responder only: accept() or refuse()
-    accepted,                                                              // frames may follow
-    refused                                                                // see fault() and reason()
+    talking,   // send to_send(), and feed()
+    asking,    // Responder only: accept() or refuse()
+    accepted,  // frames may follow
+    refused    // see fault() and reason()
   };
 
   static constexpr std::size_t buffer_bytes = 256;
@@ -82,12 +82,12 @@ class Handshake {
  protected:
   enum class Message : std::uint8_t { client_hello = 1, server_hello, client_auth, accept, refuse };
 
-  static constexpr std::size_t prefix_bytes = 12;                          // the same in all versions
+  static constexpr std::size_t prefix_bytes = 12;  // the same in all versions
   static constexpr std::size_t hello_bytes  = prefix_bytes + detail::identity_bytes + sizeof(Nonce);
   static constexpr std::size_t server_bytes = prefix_bytes + sizeof(Nonce) + sizeof(Mac);
   static constexpr std::size_t auth_bytes   = prefix_bytes + sizeof(Mac);
   static constexpr std::size_t accept_bytes = prefix_bytes + detail::identity_bytes + sizeof(Mac);
-  static constexpr std::size_t refuse_bytes = prefix_bytes + 4 + sizeof(Mac);   // and a text; the same in all versions
+  static constexpr std::size_t refuse_bytes = prefix_bytes + 4 + sizeof(Mac);  // and a text; the same in all versions
   static constexpr std::size_t max_text     = buffer_bytes - refuse_bytes;
 
   /// peer      the rank that should answer; empty if any rank may connect
@@ -100,11 +100,11 @@ class Handshake {
   }
 
   Identity const& me() const { return me_; }
-  Version theirs() const { return theirs_.value_or(me_.wire_version); }    // from the peer's first message
+  Version theirs() const { return theirs_.value_or(me_.wire_version); }  // from the peer's first message
   bool proved() const { return proved_; }
   bool has_secret() const { return secret_ != nullptr; }
   void expect(Message next) { expected_ = next; }
-  void set_proved() { proved_ = true; }                                    // the peer has the secret, or there is none
+  void set_proved() { proved_ = true; }  // the peer has the secret, or there is none
   void set_state(State state) { state_ = state; }
   void set_peer(Identity const& peer) {
     peer_      = peer;
@@ -112,8 +112,7 @@ class Handshake {
   }
 
   /// Takes bytes, and calls act(message) with each message that is complete, with its prefix.
-  template <class Act>
-  std::size_t gather(ConstBytes in, Act act) {
+  template <class Act> std::size_t gather(ConstBytes in, Act act) {
     auto taken = std::size_t{0};
     while (state_ == State::talking && taken < in.size()) {
       auto const n = std::min(wanted() - in_size_, in.size() - taken);
@@ -132,7 +131,7 @@ class Handshake {
   /// Begins a message. The previous one was sent: the peer has answered it.
   Writer begin(Message type) {
     sent_ = out_size_ = 0;
-    auto to = Writer{out_};
+    auto to           = Writer{out_};
     to.bytes(magic);
     to.number(me_.wire_version.major);
     to.number(me_.wire_version.minor);
@@ -286,7 +285,6 @@ class Handshake {
   std::size_t in_size_ = 0, out_size_ = 0, sent_ = 0;
 };
 
-
 /// Handshake of the side that connects.
 ///
 ///   Initiator                                                Responder
@@ -354,9 +352,7 @@ class Responder : public Handshake {
 
   /// Takes bytes of the other end until the handshake is over or waits for the caller; returns their number.
   std::size_t feed(ConstBytes in) {
-    return gather(in, [&](ConstBytes message) {
-      hello_came_ ? on_client_auth(message) : on_client_hello(message);
-    });
+    return gather(in, [&](ConstBytes message) { hello_came_ ? on_client_auth(message) : on_client_hello(message); });
   }
 
   void accept() {

@@ -21,14 +21,14 @@ inline constexpr std::uint32_t only_asks = 0xFFFF'FFFF;
 
 /// Identity that one side of a connection claims.
 struct Identity {
-  std::array<std::byte, 16> job{};                                         // the same on all ranks of a job
+  std::array<std::byte, 16> job{};  // the same on all ranks of a job
   Rank rank                 = 0;
-  int world                 = 1;                                           // ranks in the job
-  std::uint8_t role         = 0;                                           // free for the caller
-  std::uint32_t incarnation = 0;                                           // changes when a rank is started again
-  std::uint8_t channel      = 0;                                           // of the pair: 0, 2 control, 1, 3 data
-  std::array<std::byte, 32> plan_hash{};                                   // of the model and how it is distributed
-  Version wire_version = version;                                          // sent in the prefix of every message
+  int world                 = 1;          // ranks in the job
+  std::uint8_t role         = 0;          // free for the caller
+  std::uint32_t incarnation = 0;          // changes when a rank is started again
+  std::uint8_t channel      = 0;          // of the pair: 0, 2 control, 1, 3 data
+  std::array<std::byte, 32> plan_hash{};  // of the model and how it is distributed
+  Version wire_version = version;         // sent in the prefix of every message
 
   friend constexpr bool operator==(Identity const&, Identity const&) = default;
 };
@@ -59,7 +59,7 @@ inline void write(Writer& out, Identity const& identity, Rank to) {
 struct Addressed {
   Identity identity;
   Rank to;
-  bool whole;                                                              // complete, and reserved bytes are 0
+  bool whole;  // complete, and reserved bytes are 0
 };
 
 inline Addressed read_identity(Reader& from, Version wire_version) {
@@ -113,14 +113,13 @@ inline std::optional<Refusal> misfit(Identity const& theirs, Rank to, Identity c
                                               " one of " + std::to_string(mine.world)};
   if (theirs.rank < 0 || theirs.rank >= mine.world)
     return Refusal{Fault::world_mismatch, "there is no " + them + " in a world of " + std::to_string(mine.world)};
-  if (theirs.rank == mine.rank)
-    return Refusal{Fault::duplicate_rank, "two processes claim to be " + me};
+  if (theirs.rank == mine.rank) return Refusal{Fault::duplicate_rank, "two processes claim to be " + me};
   if (to != mine.rank)
     return Refusal{Fault::world_mismatch, them + " wants " + detail::rank_text(to) + " where " + me + " is"};
   if (theirs.plan_hash != mine.plan_hash)
-    return Refusal{Fault::model_mismatch,
-                   them + " has plan " + detail::hexadecimal(ConstBytes{theirs.plan_hash}.first(8)) + ", and " + me +
-                       " plan " + detail::hexadecimal(ConstBytes{mine.plan_hash}.first(8))};
+    return Refusal{Fault::model_mismatch, them + " has plan " +
+                                              detail::hexadecimal(ConstBytes{theirs.plan_hash}.first(8)) + ", and " +
+                                              me + " plan " + detail::hexadecimal(ConstBytes{mine.plan_hash}.first(8))};
   return std::nullopt;
 }
 

@@ -90,7 +90,7 @@ inline std::string first_difference(Span<std::string const> mine, Span<std::stri
   auto const i    = static_cast<std::size_t>(a - mine.begin());
   auto const ours = line(mine, i), other = line(theirs, i);
   auto const same = static_cast<std::size_t>(std::ranges::mismatch(ours, other).in1 - ours.begin());
-  auto const gap  = same == 0 ? ours.npos : ours.rfind(' ', same - 1);     // the last space in the common start
+  auto const gap  = same == 0 ? ours.npos : ours.rfind(' ', same - 1);  // the last space in the common start
   auto const key  = gap == ours.npos ? 0 : gap + 1;
   auto x = std::string{}, y = std::string{};
   detail::shorten(ours.substr(key), other.substr(key), x, y);

@@ -26,8 +26,7 @@ namespace detail {
 
 inline float normcdff(float x) { return 0.5F * std::erfc(-x * 0.70710678F); }
 
-template <class F>
-cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
+template <class F> cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
   stand_in::put(queue, [=] {
     for (std::size_t i = 0; i < n; ++i) f(i);
   });
@@ -36,8 +35,8 @@ cudaError_t each(std::size_t n, cudaStream_t queue, F f) {
 
 template <class F, class... A>
 cudaError_t map_rows(std::size_t n, std::size_t columns, cudaStream_t queue, F f, A... arrays) {
-  constexpr auto wide = widest<A...>();
-  auto const all      = std::max(columns, std::size_t{7});                 // threads, each of which has several packs
+  constexpr auto wide     = widest<A...>();
+  auto const all          = std::max(columns, std::size_t{7});  // threads, each of which has several packs
   auto const side_by_side = columns % wide == 0 && (lies_for<wide>(arrays) && ...);
   stand_in::put(queue, [=] {
     for (std::size_t me = 0; me < all; ++me) {
@@ -47,13 +46,11 @@ cudaError_t map_rows(std::size_t n, std::size_t columns, cudaStream_t queue, F f
   });
   return cudaSuccess;
 }
-template <class F, class... A>
-cudaError_t map(std::size_t n, cudaStream_t queue, F f, A... arrays) {
+template <class F, class... A> cudaError_t map(std::size_t n, cudaStream_t queue, F f, A... arrays) {
   return map_rows(n, 0, queue, f, arrays...);
 }
 
-template <class Sum, class F>
-cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
+template <class Sum, class F> cudaError_t sum_each(unsigned parts, std::size_t n, Sum* sums, cudaStream_t queue, F f) {
   stand_in::put(queue, [=] {
     for (unsigned part = 0; part < parts; ++part) {
       auto sum = 0.0;
