@@ -13,19 +13,19 @@ flags=("$@")
 [ ${#flags[@]} -gt 0 ] || flags=(-O2 -march=x86-64-v3)
 
 cat > "$folder/headers.hpp" << 'END'
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/attention.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/graph/executor.hpp>
-#include <chorale/nn/layer_norm.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/attention.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/networks/graph.hpp>
+#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 END
 cat > "$folder/resnet.cpp" << 'END'
 #include "headers.hpp"
-#include <chorale/nn/graph/sequential_executor.hpp>
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/engine/sequential_executor.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 using namespace chorale;
 using E = nn::Executor<Cpu, nn::resnet::ResNet50<>>;
 void run(E& e, Pass const& p, std::size_t& n) { e.forward(p), e.backward(p, [&](std::size_t end) { n += end; }); }

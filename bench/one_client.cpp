@@ -12,7 +12,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
+#include <chorale/nn/layers/dense.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/tree.hpp>
 #include <chorale/strategy/live.hpp>

@@ -13,7 +13,7 @@
 #include "support/report.hpp"
 
 #include <chorale/chorale.hpp>
-#include <chorale/nn/pjrt.hpp>
+#include <chorale/pjrt/pjrt.hpp>
 
 #include <CLI/CLI.hpp>
 

@@ -28,9 +28,9 @@
 #include "support/simulated_time.hpp"
 #include "tools/plot/svg_plot.hpp"
 
+#include <chorale/advice/advise.hpp>
 #include <chorale/observe/run_file.hpp>
 #include <chorale/optim/sgd.hpp>
-#include <chorale/reduce/advise.hpp>
 #include <chorale/strategy/parameter_server/client.hpp>
 #include <chorale/strategy/parameter_server/service.hpp>
 #include <chorale/tensor/cpu/all.hpp>

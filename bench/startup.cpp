@@ -17,11 +17,11 @@
 #include "support/report.hpp"
 
 #include <chorale/data/dataset.hpp>
-#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/sequential.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/strategy/one_device.hpp>

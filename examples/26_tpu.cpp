@@ -12,7 +12,7 @@
 // Without a plug-in: a sentence that says so.
 #include "support/options.hpp"
 
-#include <chorale/strategy/tpu.hpp>
+#include <chorale/pjrt/tpu.hpp>
 
 #include <cstdlib>
 

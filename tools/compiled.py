@@ -17,7 +17,7 @@ import sys
 PARTS = {"base": ("core", "device", "tensor", "model", "optim", "placement", "observe"),
          "data": ("data", "checkpoint"),
          "travel": ("transport", "reduce", "cluster"),
-         "train": ("nn", "strategy", "trainer"),
+         "train": ("nn", "strategy", "trainer", "advice", "pjrt"),
          "network": ()}                                                    # what brings Asio and OpenSSL
 CONFIG = "chorale/config.hpp"                                              # says which form it is
 # What not every program has: a header that includes it, or another header that does, stays as it is.

@@ -17,8 +17,8 @@
 #include <chorale/device/cuda.hpp>
 #include <chorale/device/cuda_stream.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/tensor/cuda/all.hpp>
 #include <chorale/transport/nccl.hpp>

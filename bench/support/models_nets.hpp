@@ -4,7 +4,7 @@
 #pragma once
 
 #include <chorale/chorale.hpp>
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 
 #include <array>
 #include <cstddef>

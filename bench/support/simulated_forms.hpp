@@ -5,12 +5,12 @@
 
 #include "bench/support/weightless.hpp"
 
+#include <chorale/advice/training_form.hpp>
 #include <chorale/reduce/collectives/gather_scatter.hpp>
 #include <chorale/reduce/collectives/sub_endpoint.hpp>
 #include <chorale/reduce/predict.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/reduce/schedule_engine.hpp>
-#include <chorale/reduce/training_form.hpp>
 #include <chorale/transport/simulated.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include "bench/support/weightless.hpp"
 
-#include <chorale/reduce/advise.hpp>
+#include <chorale/advice/advise.hpp>
 #include <chorale/reduce/hierarchical.hpp>
 #include <chorale/transport/simulated.hpp>
 #include <chorale/transport/simulated/two_level_endpoint.hpp>

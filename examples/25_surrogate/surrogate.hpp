@@ -3,11 +3,11 @@
 // The model of 25_surrogate: the temperature of a cell ten time steps later.
 #pragma once
 
-#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/sequential.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 
 namespace surrogate {

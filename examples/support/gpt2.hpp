@@ -6,12 +6,12 @@
 #include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/checkpoint/weight_map.hpp>
 #include <chorale/data/field.hpp>
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/attention.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/layer_norm.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/attention.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/networks/graph.hpp>
 
 #include <array>
 #include <cstddef>

@@ -4,15 +4,15 @@
 #pragma once
 
 #include <chorale/checkpoint/weight_map.hpp>
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/attention.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/global_pool.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/host_layer.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/unit_norm.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/attention.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/global_pool.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/layers/unit_norm.hpp>
+#include <chorale/nn/networks/graph.hpp>
+#include <chorale/nn/trace/host_layer.hpp>
 
 #include <algorithm>
 #include <array>

@@ -13,7 +13,7 @@
 
 /// The version of the library, for programs that check at compile time whether a feature is available.
 #define CHORALE_VERSION_MAJOR 0
-#define CHORALE_VERSION_MINOR 1
+#define CHORALE_VERSION_MINOR 2
 #define CHORALE_VERSION_PATCH 0
 
 /// 1 in the headers of the compiled library, which tools/compiled.py makes from these.

@@ -17,87 +17,87 @@ template <class Reduce, class E> class Replica;                                 
 // Model: a network, how it is compiled, and its layers.
 namespace nn {
 
-template <class... F> struct Graph;                         // nn/graph.hpp
-template <class First, class... Layers> struct Sequential;  // nn/sequential.hpp
+template <class... F> struct Graph;                         // nn/networks/graph.hpp
+template <class First, class... Layers> struct Sequential;  // nn/networks/sequential.hpp
 template <class T> struct Precision;
-template <class... Layers> struct Block;  // nn/block.hpp
+template <class... Layers> struct Block;  // nn/networks/block.hpp
 template <class... Layers> struct Residual;
-template <class... Layers> struct Shortcut;  // nn/residual.hpp
+template <class... Layers> struct Shortcut;  // nn/networks/residual.hpp
 template <int N, class... Layers> struct Repeat;
-template <class B> struct Recompute;                                                  // nn/recompute.hpp
+template <class B> struct Recompute;                                                  // nn/networks/recompute.hpp
 template <class Net, class Loss, class Optimizer, class... Metrics> struct Compiled;  // nn/compile.hpp
-template <int... D> struct Input;                                                     // nn/layer.hpp
-template <int Units, class... Options> struct Dense;                                  // nn/dense.hpp
-template <int Filters, int Kernel, class... Options> struct Conv2D;                   // nn/conv2d.hpp
+template <int... D> struct Input;                                                     // nn/trace/layer.hpp
+template <int Units, class... Options> struct Dense;                                  // nn/layers/dense.hpp
+template <int Filters, int Kernel, class... Options> struct Conv2D;                   // nn/layers/conv2d.hpp
 template <int Columns> struct KernelWidth;
 template <int N> struct Dilation;
 template <int N> struct Groups;
-template <int Filters, int Kernel, class... Options> struct Conv1D;  // nn/conv1d.hpp
-template <int Kernel, class... Options> struct DepthwiseConv2D;      // nn/depthwise_conv2d.hpp
+template <int Filters, int Kernel, class... Options> struct Conv1D;  // nn/layers/conv1d.hpp
+template <int Kernel, class... Options> struct DepthwiseConv2D;      // nn/layers/depthwise_conv2d.hpp
 template <int Filters, int Kernel, class... Options> struct SeparableConv2D;
-template <int Filters, int Kernel, class... Options> struct Conv2DTranspose;  // nn/conv2d_transpose.hpp
-template <int Size, class... Options> struct MaxPool2D;                       // nn/pool2d.hpp
+template <int Filters, int Kernel, class... Options> struct Conv2DTranspose;  // nn/layers/conv2d_transpose.hpp
+template <int Size, class... Options> struct MaxPool2D;                       // nn/layers/pool2d.hpp
 template <int Size, class... Options> struct AveragePool2D;
-template <int Size, class... Options> struct MaxPool1D;  // nn/pool1d.hpp
+template <int Size, class... Options> struct MaxPool1D;  // nn/layers/pool1d.hpp
 template <int Size, class... Options> struct AveragePool1D;
 struct GlobalAveragePool2D;
 struct GlobalMaxPool2D;
-template <int Rows, int Columns> struct UpSampling2D;  // nn/resize.hpp
+template <int Rows, int Columns> struct UpSampling2D;  // nn/layers/resize.hpp
 template <int Top, int Bottom, int Left, int Right> struct ZeroPadding2D;
 template <int Top, int Bottom, int Left, int Right> struct Cropping2D;
-template <class... Options> struct BatchNorm;  // nn/batch_norm.hpp
+template <class... Options> struct BatchNorm;  // nn/layers/batch_norm.hpp
 template <class... Options> struct SyncBatchNorm;
-template <int Groups, class... Options> struct GroupNorm;  // nn/group_norm.hpp
-template <class... Options> struct RMSNorm;                // nn/rms_norm.hpp
-struct LayerNorm;                                          // nn/layer_norm.hpp
+template <int Groups, class... Options> struct GroupNorm;  // nn/layers/group_norm.hpp
+template <class... Options> struct RMSNorm;                // nn/layers/rms_norm.hpp
+struct LayerNorm;                                          // nn/layers/layer_norm.hpp
 template <class... Options> struct LayerNormWith;
-struct UnitNorm;                                                    // nn/unit_norm.hpp
-template <int... I> struct By;                                      // nn/derivatives.hpp
-struct Distribution;                                                // nn/distribution/types.hpp
-template <class O, class... On> struct Spread;                      // nn/distribution/spread.hpp
-struct SpreadsAs;                                                   // nn/distribution/layer_rules.hpp
-template <Fraction Rate> struct Dropout;                            // nn/dropout.hpp
-template <Fraction Deviation> struct GaussianNoise;                 // nn/gaussian_noise.hpp
-template <class... Options> struct PReLU;                           // nn/prelu.hpp
-struct Flatten;                                                     // nn/flatten.hpp
-struct Softmax;                                                     // nn/activation.hpp
-template <int Rows, int Width, class... Options> struct Embedding;  // nn/embedding.hpp
+struct UnitNorm;                                                    // nn/layers/unit_norm.hpp
+template <int... I> struct By;                                      // nn/derivatives/derivatives.hpp
+struct Distribution;                                                // nn/parallel/distribution/types.hpp
+template <class O, class... On> struct Spread;                      // nn/parallel/distribution/spread.hpp
+struct SpreadsAs;                                                   // nn/parallel/distribution/layer_rules.hpp
+template <Fraction Rate> struct Dropout;                            // nn/layers/dropout.hpp
+template <Fraction Deviation> struct GaussianNoise;                 // nn/layers/gaussian_noise.hpp
+template <class... Options> struct PReLU;                           // nn/layers/prelu.hpp
+struct Flatten;                                                     // nn/layers/flatten.hpp
+struct Softmax;                                                     // nn/layers/activation.hpp
+template <int Rows, int Width, class... Options> struct Embedding;  // nn/layers/embedding.hpp
 enum class Bag;
 template <int Rows, int Width, Bag As, class... Options> struct EmbeddingBag;
-struct ByRow;  // nn/sharded_embedding.hpp
+struct ByRow;  // nn/parallel/sharded_embedding.hpp
 struct ByRowInTurn;
 struct ByColumn;
 template <class A, int Rows, int Width, class... Options> struct ShardedEmbedding;
 template <class A, int Rows, int Width, Bag As, class... Options> struct ShardedEmbeddingBag;
-template <int... Rows> struct TableRows;  // nn/sharded_tables.hpp
+template <int... Rows> struct TableRows;  // nn/parallel/sharded_tables.hpp
 template <class A, int Width, class Tables, Bag As, class... Options> struct ShardedTables;
-template <int Percent> struct Capacity;  // nn/experts.hpp
+template <int Percent> struct Capacity;  // nn/parallel/experts.hpp
 template <int Count> struct Top;
 template <int Percent> struct Balanced;
 struct Uncounted;
 template <class A, int Count, int Hidden, class... Options> struct Experts;
-struct GlobalAveragePool1D;  // nn/global_pool.hpp
+struct GlobalAveragePool1D;  // nn/layers/global_pool.hpp
 struct GlobalMaxPool1D;
-struct Sequences;  // nn/recurrent.hpp
+struct Sequences;  // nn/layers/recurrent.hpp
 struct Reverse;
-template <int Units, class... Options> struct LSTM;       // nn/lstm.hpp
-template <int Units, class... Options> struct GRU;        // nn/gru.hpp
-template <int Units, class... Options> struct SimpleRNN;  // nn/simple_rnn.hpp
-template <class L> struct Bidirectional;                  // nn/bidirectional.hpp
-template <int Number> struct Heads;                       // nn/attention.hpp
+template <int Units, class... Options> struct LSTM;       // nn/layers/lstm.hpp
+template <int Units, class... Options> struct GRU;        // nn/layers/gru.hpp
+template <int Units, class... Options> struct SimpleRNN;  // nn/layers/simple_rnn.hpp
+template <class L> struct Bidirectional;                  // nn/layers/bidirectional.hpp
+template <int Number> struct Heads;                       // nn/layers/attention.hpp
 template <int Number> struct CausalHeads;
-template <int Heads, int KeyDim, class... Options> struct MultiHeadAttention;  // nn/multi_head_attention.hpp
-struct ClassToken;                                                             // nn/class_token.hpp
-template <class A, int Width, class... Options> struct ColumnDense;            // nn/split_dense.hpp
+template <int Heads, int KeyDim, class... Options> struct MultiHeadAttention;  // nn/layers/multi_head_attention.hpp
+struct ClassToken;                                                             // nn/layers/class_token.hpp
+template <class A, int Width, class... Options> struct ColumnDense;            // nn/parallel/split_dense.hpp
 template <class A, int Width, class... Options> struct RowDense;
-template <class A, int Number, class... Options> struct ColumnHeads;  // nn/split_attention.hpp
+template <class A, int Number, class... Options> struct ColumnHeads;  // nn/parallel/split_attention.hpp
 template <class A, int Number, class... Options> struct RingHeads;
-template <class A, int Rows, int Width, class... Options> struct SplitEmbedding;  // nn/split_embedding.hpp
-template <class A, class... Options> struct SplitLayerNorm;                       // nn/split_sequence.hpp
-template <int N> struct Parts;                                                    // nn/split.hpp
+template <class A, int Rows, int Width, class... Options> struct SplitEmbedding;  // nn/parallel/split_embedding.hpp
+template <class A, class... Options> struct SplitLayerNorm;                       // nn/parallel/split_sequence.hpp
+template <int N> struct Parts;                                                    // nn/parallel/split.hpp
 template <int N> struct Blocks;
 struct SplitSequence;
-struct Add;  // nn/merge.hpp
+struct Add;  // nn/layers/merge.hpp
 struct Subtract;
 struct Multiply;
 struct Maximum;
@@ -121,14 +121,14 @@ template <auto entries_of, int m, int n> struct Table;  // nn/pipeline/entry.hpp
 
 }  // namespace pipelines
 
-namespace loss {  // nn/loss.hpp
+namespace loss {  // nn/losses/loss.hpp
 
 struct SparseCrossEntropy;
 struct CrossEntropy;
 struct SparseCrossEntropyOfProbabilities;
 struct CrossEntropyOfProbabilities;
 struct MeanSquaredError;
-struct BinaryCrossEntropy;  // nn/row_losses.hpp
+struct BinaryCrossEntropy;  // nn/losses/row_losses.hpp
 struct BinaryCrossEntropyOfProbabilities;
 struct MeanAbsoluteError;
 struct Huber;
@@ -137,29 +137,29 @@ struct Poisson;
 struct KLDivergence;
 struct CosineSimilarity;
 struct Given;
-struct Hinge;  // nn/binary_losses.hpp
+struct Hinge;  // nn/losses/binary_losses.hpp
 struct SquaredHinge;
 struct BinaryFocalCrossEntropy;
-template <class L> class Weighted;     // nn/weighted_loss.hpp
-template <class L> class PerPosition;  // nn/position_loss.hpp
+template <class L> class Weighted;     // nn/losses/weighted_loss.hpp
+template <class L> class PerPosition;  // nn/losses/position_loss.hpp
 class ignore_label;
 
 }  // namespace loss
 
-namespace metric {  // nn/metric.hpp
+namespace metric {  // nn/metrics/metric.hpp
 
 struct Accuracy;
 struct BinaryAccuracy;
 struct MeanAbsoluteError;
 template <int K> struct TopKAccuracy;
-template <class M> struct Counts;  // nn/metric_state.hpp
-struct Precision;                  // nn/state_metrics.hpp
+template <class M> struct Counts;  // nn/metrics/metric_state.hpp
+struct Precision;                  // nn/metrics/state_metrics.hpp
 struct Recall;
 struct F1;
 enum class Curve;
 template <int Thresholds, Curve curve> struct AUC;
 struct RootMeanSquaredError;
-template <int Class> struct PrecisionOf;  // nn/class_metrics.hpp
+template <int Class> struct PrecisionOf;  // nn/metrics/class_metrics.hpp
 template <int Class> struct RecallOf;
 template <int Class> struct F1Of;
 template <int Classes> struct ConfusionMatrix;
@@ -208,7 +208,7 @@ template <Device D> class CentralStorageStrategy;       // strategy/central_stor
 template <Device D> class MultiWorkerMirroredStrategy;  // strategy/multi_worker_mirrored.hpp
 enum class Zero;                                        // strategy/sharded.hpp
 template <Zero zero, Device D> class ShardedStrategy;
-template <int N, Zero... shards> struct TPUStrategy;              // strategy/tpu.hpp
+template <int N, Zero... shards> struct TPUStrategy;              // pjrt/tpu.hpp
 template <Zero zero, int within, Device D> class HybridStrategy;  // strategy/hybrid.hpp
 template <class... A> class Mesh;                                 // strategy/mesh/mesh.hpp
 template <class M, class... Parts> class MeshStrategy;            // strategy/mesh.hpp
@@ -238,11 +238,11 @@ template <std::size_t least> struct BucketBytes;
 template <int n> struct BucketCount;
 struct BucketPerLayer;
 struct StepOperations;   // reduce/step_operations.hpp
-struct LinkModel;        // reduce/estimate.hpp
-struct Machines;         // reduce/advise.hpp
+struct LinkModel;        // advice/estimate.hpp
+struct Machines;         // advice/advise.hpp
 struct ReplicaMemory;    // model/memory.hpp
-struct ModelSizes;       // reduce/training_form.hpp
-struct TrainingCluster;  // strategy/advise_forms.hpp
+struct ModelSizes;       // advice/training_form.hpp
+struct TrainingCluster;  // advice/advise_forms.hpp
 struct TrainingAdvice;
 struct MemoryBudget;  // model/memory.hpp
 
@@ -257,7 +257,7 @@ struct Topology;                                          // transport/topology.
 
 // Where ranks run.
 class Cpu;      // device/cpu.hpp
-class Pjrt;     // device/pjrt.hpp
+class Pjrt;     // pjrt/device/pjrt.hpp
 class Cluster;  // cluster/cluster.hpp
 
 // Weights in files of other programs.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two models for c_test.c, trained by the program alone.
 #include <chorale/c/library.hpp>
-#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/metric.hpp>
-#include <chorale/nn/sequential.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/metrics/metric.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/sgd.hpp>
 

@@ -1,8 +1,8 @@
 // layer_in_operations.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/nn/stablehlo/layers.hpp>
-#include <chorale/nn/stablehlo/network.hpp>
+#include <chorale/nn/lowering/layers.hpp>
+#include <chorale/nn/lowering/network.hpp>
 
 using namespace chorale;
 

@@ -1,8 +1,8 @@
 // layer_not_in_operations.cpp   expect: chorale: this layer is not written in operations of StableHLO
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/nn/stablehlo/layers.hpp>
-#include <chorale/nn/stablehlo/network.hpp>
+#include <chorale/nn/lowering/layers.hpp>
+#include <chorale/nn/lowering/network.hpp>
 
 using namespace chorale;
 

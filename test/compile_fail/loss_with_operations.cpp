@@ -1,7 +1,7 @@
 // loss_with_operations.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/nn/stablehlo/losses.hpp>
+#include <chorale/nn/lowering/losses.hpp>
 
 using namespace chorale;
 

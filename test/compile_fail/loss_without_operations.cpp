@@ -1,7 +1,7 @@
 // loss_without_operations.cpp   expect: chorale: this loss is not written in operations of StableHLO, so no PJRT device computes it. Use losses
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/nn/stablehlo/losses.hpp>
+#include <chorale/nn/lowering/losses.hpp>
 
 using namespace chorale;
 

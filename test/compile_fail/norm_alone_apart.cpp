@@ -1,7 +1,7 @@
 // norm_alone_apart.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
 
 using namespace chorale;
 

@@ -1,7 +1,7 @@
 // norm_on_servers.cpp   expect: chorale: batch normalization does not run under ParameterServerStrategy
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 
 using namespace chorale;

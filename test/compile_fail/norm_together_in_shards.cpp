@@ -1,7 +1,7 @@
 // norm_together_in_shards.cpp   expect: chorale: SyncBatchNorm does not go with Reproducible
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
-#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
 
 using namespace chorale;
 

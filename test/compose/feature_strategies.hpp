@@ -12,7 +12,7 @@
 #ifdef FEATURES_ON_PJRT
 #include "test/pjrt/interpreting_plugin.hpp"
 
-#include <chorale/strategy/tpu.hpp>
+#include <chorale/pjrt/tpu.hpp>
 #endif
 
 namespace columns {

@@ -6,7 +6,7 @@
 #include "test/compose/feature_strategies.hpp"
 #include "test/support/any_trainer.hpp"
 
-#include <chorale/nn/sharded_embedding.hpp>
+#include <chorale/nn/parallel/sharded_embedding.hpp>
 #include <chorale/trainer/online.hpp>
 #include <chorale/trainer/retarget.hpp>
 

@@ -7,7 +7,7 @@
 #include "test/support/tiny.hpp"
 
 #include <chorale/data/digits.hpp>
-#include <chorale/nn/loss.hpp>
+#include <chorale/nn/losses/loss.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/tensor/cuda/all.hpp>

@@ -7,7 +7,7 @@
 #include "test/cuda/same.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/loss.hpp>
+#include <chorale/nn/losses/loss.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/tensor/cuda/all.hpp>

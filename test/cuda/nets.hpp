@@ -3,15 +3,15 @@
 // Networks that have every kernel of Cuda between them.
 #pragma once
 
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/batch_norm.hpp>
-#include <chorale/nn/conv2d.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/dropout.hpp>
-#include <chorale/nn/flatten.hpp>
-#include <chorale/nn/pool2d.hpp>
-#include <chorale/nn/residual.hpp>
-#include <chorale/nn/sequential.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
+#include <chorale/nn/layers/conv2d.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/dropout.hpp>
+#include <chorale/nn/layers/flatten.hpp>
+#include <chorale/nn/layers/pool2d.hpp>
+#include <chorale/nn/networks/residual.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 
 namespace chorale::test::nets {
 

@@ -5,7 +5,7 @@
 
 #include <chorale/data/stages/batch.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/metric.hpp>
+#include <chorale/nn/metrics/metric.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/tensor/cuda/all.hpp>
 

@@ -20,7 +20,7 @@ def names_of_headers():
     """{(namespace, name)} of types that the headers declare at namespace scope."""
     found = set()
     for folder in ("nn", "optim"):
-        for file in sorted(pathlib.Path("include/chorale", folder).glob("*.hpp")):
+        for file in sorted(pathlib.Path("include/chorale", folder).rglob("*.hpp")):
             inside = []
             for line in file.read_text().splitlines():
                 if begun := re.match(r"namespace ([\w:]+) \{", line):

@@ -4,7 +4,7 @@
 #include "test/devices/rows.hpp"
 #include "test/pjrt/interpreting_plugin.hpp"
 
-#include <chorale/strategy/tpu.hpp>
+#include <chorale/pjrt/tpu.hpp>
 
 #include <catch2/catch.hpp>
 

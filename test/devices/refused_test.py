@@ -21,7 +21,7 @@ from one_program import WHOLE_WAY, errors_with_places
 
 WORK = pathlib.Path(os.environ.get("TEST_TMPDIR") or tempfile.mkdtemp())
 ONE_INPUT = ("vector", "sequence", "image")                              # of numbers, as a Sequential has it
-HEADS = dict(zip(COLUMNS, ("chorale/tensor/cuda/all.hpp", "chorale/tensor/cuda/all.hpp", "chorale/strategy/tpu.hpp")))
+HEADS = dict(zip(COLUMNS, ("chorale/tensor/cuda/all.hpp", "chorale/tensor/cuda/all.hpp", "chorale/pjrt/tpu.hpp")))
 
 
 def case(row, column):

@@ -5,10 +5,10 @@
 
 #include <chorale/cluster/cluster.hpp>
 #include <chorale/core/threads.hpp>
-#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/loss.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/losses/loss.hpp>
 #include <chorale/nn/pipeline/schedules.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/ring.hpp>

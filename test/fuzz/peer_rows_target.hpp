@@ -4,9 +4,9 @@
 #include "test/fuzz/peer.hpp"
 #include "test/support/one_call.hpp"
 
-#include <chorale/nn/experts.hpp>
-#include <chorale/nn/sharded_embedding.hpp>
-#include <chorale/nn/sharded_tables.hpp>
+#include <chorale/nn/parallel/experts.hpp>
+#include <chorale/nn/parallel/sharded_embedding.hpp>
+#include <chorale/nn/parallel/sharded_tables.hpp>
 #include <chorale/reduce/collectives/sparse_rows.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/tensor/row_gradients.hpp>

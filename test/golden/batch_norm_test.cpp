@@ -4,7 +4,7 @@
 #include "test/golden/formula.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
 
 #include <catch2/catch.hpp>
 

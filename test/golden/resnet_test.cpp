@@ -4,7 +4,7 @@
 #include "test/golden/formula.hpp"
 
 #include <chorale/chorale.hpp>
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 
 #include <catch2/catch.hpp>
 

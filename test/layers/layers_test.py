@@ -12,7 +12,7 @@ A folder within a folder includes its parent and the neighbours that the second 
                          local/  ─────▶  common/                         │                    │
                                                 │                        runtime/              threads/
                                               wire/
-    nn/  models/   distribution/, pipeline/ ─▶ graph/      nn/ includes data/ for the fields of a row
+The rooms of nn/ have floors: a room includes lower ones only, and docs/20-layers.md draws them.
 """
 import functools
 import pathlib
@@ -36,6 +36,8 @@ MAY_INCLUDE = {
     "libtorch": COMPUTED | {"optim", "data", "placement", "model"},
     "strategy": BELOW_STRATEGY,
     "trainer": BELOW_STRATEGY | {"strategy"},
+    "advice": BELOW_STRATEGY | {"strategy"},
+    "pjrt": BELOW_STRATEGY | {"strategy"},
     "c": BELOW_STRATEGY | {"strategy", "trainer"},
 }
 
@@ -50,7 +52,6 @@ NEIGHBOURS = {
     "transport/nccl": set(),
     "transport/simulated": {"common"},
     "reduce/collectives": set(),
-    "device/pjrt": set(),
     "cluster/resolvers": set(),
     "tensor/cpu": set(),
     "tensor/cuda": set(),
@@ -58,12 +59,18 @@ NEIGHBOURS = {
     "data/stages": {"threads"},
     "data/formats": {"stages", "threads"},
     "data/text": {"formats", "stages", "threads"},
-    "nn/engine": set(),
-    "nn/distribution": {"graph"},
-    "nn/graph": set(),
-    "nn/models": set(),
-    "nn/pipeline": {"graph"},
-    "nn/stablehlo": {"graph"},
+    "nn/trace": set(),
+    "nn/losses": set(),
+    "nn/metrics": set(),
+    "nn/layers": {"trace"},
+    "nn/networks": {"layers", "trace"},
+    "nn/parallel/distribution": {"layers", "trace"},
+    "nn/engine": {"losses", "metrics", "networks", "trace"},
+    "nn/parallel": {"layers", "losses", "parallel/distribution", "trace"},
+    "nn/derivatives": {"engine", "layers", "networks", "trace"},
+    "nn/lowering": {"engine", "layers", "losses", "networks", "trace"},
+    "nn/pipeline": {"engine", "networks", "trace"},
+    "pjrt/device": set(),
     "strategy/runtime": set(),
     "strategy/mesh": set(),
     "strategy/pipeline": {"mesh"},
@@ -91,7 +98,7 @@ def complaint(header, target):
     if room == folder or neighbour in (room, folder):
         return ""
     may = NEIGHBOURS[room]
-    return "" if target.parts[1] in may else f"{room}/ may include {', '.join(sorted(may)) or 'only its parent'}"
+    return "" if neighbour.removeprefix(folder + "/") in may else f"{room}/ may include {', '.join(sorted(may)) or 'only its parent'}"
 
 
 def complaints(header, root):
@@ -125,6 +132,32 @@ def chain(path, root):
     return longest(path)
 
 
+ROOMS, PAIRS, FLOORS = 16, 45, 6                                          # of nn/, at most
+
+
+def rooms_of_nn(root):
+    """What is wrong with the rooms of nn/, each a folder with headers: none includes one of its own floor or above."""
+    includes = {}
+    for header in (root / "chorale/nn").rglob("*.hpp"):
+        room = header.relative_to(root / "chorale").parent.as_posix()
+        targets = (pathlib.Path(path).relative_to("chorale") for _, path in INCLUDE.findall(header.read_text())
+                   if path.startswith("chorale/nn/"))
+        includes.setdefault(room, set()).update({target.parent.as_posix() for target in targets} - {room})
+    floors, left = [], dict(includes)
+    while left:
+        floor = {room for room, below in left.items() if not below & left.keys()}
+        if not floor:
+            yield f"rooms of nn/ include one another: {', '.join(sorted(left))}"
+            return
+        floors.append(sorted(floor))
+        left = {room: below for room, below in left.items() if room not in floor}
+    for name, found, most in (("rooms", len(includes), ROOMS), ("pairs of rooms, of which one includes the other",
+                              sum(map(len, includes.values())), PAIRS), ("floors", len(floors), FLOORS)):
+        print(f"nn/ has {found} {name}")
+        if found > most:
+            yield f"nn/ has {found} {name}, at most {most}: {floors}"
+
+
 # Functions that ask the locale of the program; core/text.hpp, which sets its own, is the one place that may call them.
 ASKS_LOCALE = re.compile(r"\b(?:v?sn?printf|fprintf|strto(?:d|f|ld)|sto(?:d|f|ld)|atof|sscanf|strftime|put_time|"
                          r"is(?:alpha|digit|space|alnum|print|xdigit)|to(?:lower|upper))\s*\(")
@@ -154,6 +187,9 @@ def main(root):
         for text in (*complaints(header, root), *asks_locale(header)):
             print(f"FAILED: {header}: {text}")
             wrong += 1
+    for text in rooms_of_nn(root):
+        print(f"FAILED: {text}")
+        wrong += 1
     for path, most in DEEPEST.items():
         deep = chain(path, root)
         if len(deep) > most:

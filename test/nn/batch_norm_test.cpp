@@ -3,7 +3,7 @@
 // Batch normalization on one copy, against the definition in double and central differences.
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -3,8 +3,8 @@
 // The rules of distribution types are sound: every program of at most three operations that they allow, run by a small
 // interpreter over 1 to 4 ranks in exact integers, has the outputs and the gradients of one device. And none is too
 // strict: whatever they refuse is wrong for every distribution that its output could be given.
-#include <chorale/nn/distribution/rules.hpp>
-#include <chorale/nn/distribution/table.hpp>
+#include <chorale/nn/parallel/distribution/rules.hpp>
+#include <chorale/nn/parallel/distribution/table.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <chorale/core/error.hpp>
 #include <chorale/core/random.hpp>
-#include <chorale/nn/experts.hpp>
+#include <chorale/nn/parallel/experts.hpp>
 #include <chorale/tensor/axes.hpp>
 
 #include <catch2/catch.hpp>

@@ -3,8 +3,8 @@
 // What the compiler computes from a network's call operator: layers, variables, plans, schedules.
 #include "test/support/graph_nets.hpp"
 
-#include <chorale/nn/graph/schedule.hpp>
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/engine/schedule.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 
 #include <catch2/catch.hpp>
 

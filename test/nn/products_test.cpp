@@ -3,8 +3,8 @@
 // Networks whose products round their factors, against the same in float.
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/graph.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/networks/graph.hpp>
 #include <chorale/optim/loss_scaled.hpp>
 
 #include <catch2/catch.hpp>

@@ -4,7 +4,7 @@
 // programs over distribution types are made of.
 #pragma once
 
-#include <chorale/nn/distribution/rules.hpp>
+#include <chorale/nn/parallel/distribution/rules.hpp>
 
 #include <array>
 #include <cstddef>

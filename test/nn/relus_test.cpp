@@ -3,9 +3,9 @@
 // A ReLU that the kernel before it applies, beside LeakyReLU<0>, the same function, which is computed by itself.
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/batch_norm.hpp>
-#include <chorale/nn/gaussian_noise.hpp>
-#include <chorale/nn/residual.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
+#include <chorale/nn/layers/gaussian_noise.hpp>
+#include <chorale/nn/networks/residual.hpp>
 #include <chorale/tensor/cpu/onednn.hpp>
 
 #include <catch2/catch.hpp>

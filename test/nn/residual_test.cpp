@@ -4,7 +4,7 @@
 #include "test/nn/differences.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -2,11 +2,11 @@
 //
 // Kernels whose numbers of a row follow from that row alone: attention, layer normalization, products of pairs.
 #include <chorale/core/random.hpp>
-#include <chorale/nn/attention.hpp>
-#include <chorale/nn/gradient_error.hpp>
-#include <chorale/nn/interaction.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/unit_norm.hpp>
+#include <chorale/nn/derivatives/gradient_error.hpp>
+#include <chorale/nn/layers/attention.hpp>
+#include <chorale/nn/layers/interaction.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/layers/unit_norm.hpp>
 #include <chorale/tensor/cpu/math.hpp>
 
 #include <catch2/catch.hpp>

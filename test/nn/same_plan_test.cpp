@@ -3,8 +3,8 @@
 // Plans of lists of layers are those of the releases before: ranks compare their hashes, and checkpoints lie as they say.
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/batch_norm.hpp>
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 
 #include <catch2/catch.hpp>
 

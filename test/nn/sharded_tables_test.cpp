@@ -6,9 +6,9 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/pieces.hpp>
 #include <chorale/core/random.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/sharded_embedding.hpp>
-#include <chorale/nn/sharded_tables.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/parallel/sharded_embedding.hpp>
+#include <chorale/nn/parallel/sharded_tables.hpp>
 #include <chorale/placement/variable_piece.hpp>
 #include <chorale/tensor/axes.hpp>
 

@@ -3,17 +3,17 @@
 // Networks whose sequences are split over 1, 2 and 4 ranks.
 #include "test/support/split_runs.hpp"
 
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/attention.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/gradient_error.hpp>
-#include <chorale/nn/graph/compiled.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/split_attention.hpp>
-#include <chorale/nn/split_dense.hpp>
-#include <chorale/nn/split_sequence.hpp>
+#include <chorale/nn/derivatives/gradient_error.hpp>
+#include <chorale/nn/engine/compiled.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/attention.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/parallel/split_attention.hpp>
+#include <chorale/nn/parallel/split_dense.hpp>
+#include <chorale/nn/parallel/split_sequence.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 

@@ -5,18 +5,18 @@
 #include "test/support/count_allocations.hpp"
 #include "test/support/split_runs.hpp"
 
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/attention.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/gradient_error.hpp>
-#include <chorale/nn/graph/compiled.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/split_attention.hpp>
-#include <chorale/nn/split_dense.hpp>
-#include <chorale/nn/split_embedding.hpp>
-#include <chorale/nn/split_loss.hpp>
+#include <chorale/nn/derivatives/gradient_error.hpp>
+#include <chorale/nn/engine/compiled.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/attention.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/parallel/split_attention.hpp>
+#include <chorale/nn/parallel/split_dense.hpp>
+#include <chorale/nn/parallel/split_embedding.hpp>
+#include <chorale/nn/parallel/split_loss.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 

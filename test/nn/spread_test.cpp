@@ -3,13 +3,13 @@
 // Distribution types on values of a network: what they become, conversions over threads beside the interpreter of
 // rank_programs.hpp, and a network that is split over ranks beside itself on one.
 #include <chorale/device/cpu.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/graph/executor.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/split_dense.hpp>
-#include <chorale/nn/split_sequence.hpp>
-#include <chorale/nn/spread.hpp>
+#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/networks/graph.hpp>
+#include <chorale/nn/parallel/split_dense.hpp>
+#include <chorale/nn/parallel/split_sequence.hpp>
+#include <chorale/nn/parallel/spread.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/tensor/variable.hpp>
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a model tells of itself: layers with their shapes and parameters, as Keras' summary, and its bytes.
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/batch_norm.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/conv2d.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/dropout.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/flatten.hpp>
-#include <chorale/nn/gaussian_noise.hpp>
-#include <chorale/nn/global_pool.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/objective.hpp>
-#include <chorale/nn/pool2d.hpp>
-#include <chorale/nn/sequential.hpp>
-#include <chorale/nn/summary.hpp>
+#include <chorale/nn/engine/summary.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
+#include <chorale/nn/layers/conv2d.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/dropout.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/flatten.hpp>
+#include <chorale/nn/layers/gaussian_noise.hpp>
+#include <chorale/nn/layers/global_pool.hpp>
+#include <chorale/nn/layers/pool2d.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/losses/objective.hpp>
+#include <chorale/nn/networks/graph.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 

@@ -4,8 +4,8 @@
 #include "test/support/graph_nets.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/gru.hpp>
-#include <chorale/nn/multi_head_attention.hpp>
+#include <chorale/nn/layers/gru.hpp>
+#include <chorale/nn/layers/multi_head_attention.hpp>
 
 #include <catch2/catch.hpp>
 

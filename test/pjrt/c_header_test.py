@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 NAME = "records of PJRT's C interface are those of pjrt_c_api.h"
-OURS = "include/chorale/device/pjrt"
+OURS = "include/chorale/pjrt/device"
 RECORDS = {"NamedValue": "PJRT_NamedValue", "KeyValueGet": "PJRT_KeyValueGetCallback_Args",
            "KeyValueTryGet": "PJRT_KeyValueTryGetCallback_Args", "KeyValuePut": "PJRT_KeyValuePutCallback_Args",
            "Program": "PJRT_Program", "Layout": "PJRT_Buffer_MemoryLayout", "ExecuteOptions": "PJRT_ExecuteOptions",
@@ -90,7 +90,7 @@ def main():
         at = re.search(rf"struct {record.split('::')[-1]} \{{", ours).start()
         pairs.append((record, members(body_of(ours, at)), struct, None))
 
-    lines = ["#include <chorale/device/pjrt/api_programs.hpp>", "#include <chorale/device/pjrt/shape.hpp>",
+    lines = ["#include <chorale/pjrt/device/api_programs.hpp>", "#include <chorale/pjrt/device/shape.hpp>",
              '#include "xla/pjrt/c/pjrt_c_api.h"', "#include <cstddef>", "namespace api = chorale::pjrt::api;"]
     checks = 0
 

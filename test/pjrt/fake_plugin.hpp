@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chorale/device/pjrt/api_programs.hpp>
-#include <chorale/device/pjrt/client.hpp>
+#include <chorale/pjrt/device/api_programs.hpp>
+#include <chorale/pjrt/device/client.hpp>
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include "test/support/stablehlo_parser.hpp"
 
 #include <chorale/core/half.hpp>
-#include <chorale/device/pjrt.hpp>
+#include <chorale/pjrt/device/pjrt.hpp>
 
 #include <cstddef>
 #include <cstdint>

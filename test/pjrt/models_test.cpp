@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/support/reference_nets.hpp"
 
-#include <chorale/device/pjrt/topology.hpp>
-#include <chorale/nn/models/resnet.hpp>
-#include <chorale/nn/pjrt.hpp>
-#include <chorale/strategy/tpu.hpp>
+#include <chorale/nn/networks/resnet.hpp>
+#include <chorale/pjrt/device/topology.hpp>
+#include <chorale/pjrt/pjrt.hpp>
+#include <chorale/pjrt/tpu.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test/pjrt/fake_programs.hpp"
 
-#include <chorale/device/pjrt.hpp>
-#include <chorale/device/pjrt/topology.hpp>
+#include <chorale/pjrt/device/pjrt.hpp>
+#include <chorale/pjrt/device/topology.hpp>
 
 #include <catch2/catch.hpp>
 

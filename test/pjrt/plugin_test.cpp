@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/device/pjrt.hpp>
-#include <chorale/device/pjrt/topology.hpp>
+#include <chorale/pjrt/device/pjrt.hpp>
+#include <chorale/pjrt/device/topology.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 #include "test/pjrt/fake_programs.hpp"
 #include "test/support/count_allocations.hpp"
 
-#include <chorale/device/pjrt/client.hpp>
+#include <chorale/pjrt/device/client.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,7 @@
 #include "test/support/reference.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/strategy/tpu.hpp>
+#include <chorale/pjrt/tpu.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/support/simulated_time.hpp"
 
-#include <chorale/reduce/advise.hpp>
+#include <chorale/advice/advise.hpp>
 #include <chorale/transport/simulated.hpp>
 
 #include <catch2/catch.hpp>

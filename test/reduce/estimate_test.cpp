@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Costs as constants, the memory beside x, and advice for machines that are unequal or fail.
-#include <chorale/reduce/advise.hpp>
-#include <chorale/reduce/estimate.hpp>
+#include <chorale/advice/advise.hpp>
+#include <chorale/advice/estimate.hpp>
 #include <chorale/reduce/pairwise.hpp>
 #include <chorale/reduce/to_one.hpp>
 

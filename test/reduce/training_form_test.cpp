@@ -3,7 +3,7 @@
 // What forms of training cost, against formulas by hand and against simulations of their messages.
 #include "bench/support/simulated_forms.hpp"
 
-#include <chorale/reduce/training_form.hpp>
+#include <chorale/advice/training_form.hpp>
 
 #include <catch2/catch.hpp>
 

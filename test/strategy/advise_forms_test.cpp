@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Advice about forms of training: memory first, then time, each with a reason.
-#include <chorale/nn/activation.hpp>
+#include <chorale/advice/advise_forms.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/graph.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/reshape.hpp>
+#include <chorale/nn/networks/graph.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 #include <chorale/nn/pipeline/schedules.hpp>
-#include <chorale/nn/reshape.hpp>
-#include <chorale/nn/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/ring.hpp>
-#include <chorale/strategy/advise_forms.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/memory_plan.hpp>
 #include <chorale/strategy/mirrored.hpp>

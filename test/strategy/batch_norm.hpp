@@ -5,7 +5,7 @@
 
 #include "test/support/reference.hpp"
 
-#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,7 @@
 #include "test/strategy/batch_norm.hpp"
 #include "test/support/folder.hpp"
 
-#include <chorale/nn/residual.hpp>
+#include <chorale/nn/networks/residual.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
 #include <chorale/strategy/local_sgd.hpp>

@@ -3,12 +3,13 @@
 // The memory that is planned for a rank is the memory that it takes: of its arena, of its activations, and of messages.
 #include "test/support/count_memory.hpp"
 
+#include <chorale/advice/network_memory.hpp>
 #include <chorale/data/elements.hpp>
 #include <chorale/model/custom.hpp>
-#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/sequential.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/bucketed.hpp>
@@ -16,7 +17,6 @@
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/mirrored.hpp>
-#include <chorale/strategy/network_memory.hpp>
 #include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/step_operations.hpp>
 #include <chorale/tensor/cpu/all.hpp>

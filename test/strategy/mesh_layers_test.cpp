@@ -5,15 +5,15 @@
 
 #include <chorale/core/random.hpp>
 #include <chorale/data/dataset.hpp>
-#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/split_attention.hpp>
-#include <chorale/nn/split_dense.hpp>
-#include <chorale/nn/split_embedding.hpp>
-#include <chorale/nn/split_loss.hpp>
-#include <chorale/nn/split_sequence.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/parallel/split_attention.hpp>
+#include <chorale/nn/parallel/split_dense.hpp>
+#include <chorale/nn/parallel/split_embedding.hpp>
+#include <chorale/nn/parallel/split_loss.hpp>
+#include <chorale/nn/parallel/split_sequence.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/reduce/reproducible.hpp>
 #include <chorale/strategy/mesh.hpp>

@@ -5,14 +5,14 @@
 
 #include "test/support/folder.hpp"
 
-#include <chorale/nn/activation.hpp>
-#include <chorale/nn/batch_norm.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/dropout.hpp>
-#include <chorale/nn/embedding.hpp>
-#include <chorale/nn/layer_norm.hpp>
-#include <chorale/nn/metric.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/dropout.hpp>
+#include <chorale/nn/layers/embedding.hpp>
+#include <chorale/nn/layers/layer_norm.hpp>
+#include <chorale/nn/metrics/metric.hpp>
 #include <chorale/nn/pipeline/schedules.hpp>
 #include <chorale/optim/adam.hpp>
 #include <chorale/optim/grouped.hpp>

@@ -3,7 +3,7 @@
 // The blocks of ResNet-20 with few channels, over replicas and workers, against one replica with the whole batch.
 #include "test/strategy/batch_norm.hpp"
 
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/transport/tcp.hpp>
 

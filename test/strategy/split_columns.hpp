@@ -7,13 +7,13 @@
 #include <chorale/core/random.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/data/field.hpp>
-#include <chorale/nn/activation.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/host_layer.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/state_metrics.hpp>
+#include <chorale/nn/layers/activation.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/metrics/state_metrics.hpp>
+#include <chorale/nn/networks/graph.hpp>
+#include <chorale/nn/trace/host_layer.hpp>
 #include <chorale/tensor/axes.hpp>
 
 #include <array>

@@ -9,10 +9,10 @@
 #include <chorale/core/random.hpp>
 #include <chorale/data/dataset.hpp>
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/row_losses.hpp>
-#include <chorale/nn/sharded_embedding.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/losses/row_losses.hpp>
+#include <chorale/nn/networks/graph.hpp>
+#include <chorale/nn/parallel/sharded_embedding.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/mesh.hpp>

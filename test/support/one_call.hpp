@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph/call.hpp>
-#include <chorale/nn/host_layer.hpp>
+#include <chorale/nn/trace/call.hpp>
+#include <chorale/nn/trace/host_layer.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/row_gradients.hpp>
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <chorale/chorale.hpp>
-#include <chorale/nn/batch_norm.hpp>
-#include <chorale/nn/multi_head_attention.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
+#include <chorale/nn/layers/multi_head_attention.hpp>
 
 #include <cstddef>
 #include <cstdint>

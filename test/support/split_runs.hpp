@@ -6,7 +6,7 @@
 #include "test/support/axis_threads.hpp"
 
 #include <chorale/device/cpu.hpp>
-#include <chorale/nn/graph/compiled.hpp>
+#include <chorale/nn/engine/compiled.hpp>
 #include <chorale/tensor/split_variable.hpp>
 #include <chorale/tensor/variable.hpp>
 

@@ -6,7 +6,7 @@
 
 #include "test/support/stablehlo_numbers.hpp"
 
-#include <chorale/nn/stablehlo/program.hpp>
+#include <chorale/nn/lowering/program.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 // their digits, integers of 32 bits exactly.
 #pragma once
 
-#include <chorale/nn/stablehlo/program.hpp>
+#include <chorale/nn/lowering/program.hpp>
 
 #include <algorithm>
 #include <cmath>

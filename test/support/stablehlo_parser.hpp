@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a module of StableHLO that text_of() in nn/stablehlo/text.hpp has written, for the interpreter.
+// Reads a module of StableHLO that text_of() in nn/lowering/text.hpp has written, for the interpreter.
 #pragma once
 
 #include "test/support/stablehlo_numbers.hpp"
 
 #include <chorale/core/half.hpp>
-#include <chorale/device/pjrt/signature.hpp>
-#include <chorale/nn/stablehlo/program.hpp>
-#include <chorale/nn/stablehlo/text.hpp>
+#include <chorale/nn/lowering/program.hpp>
+#include <chorale/nn/lowering/text.hpp>
+#include <chorale/pjrt/device/signature.hpp>
 
 #include <bit>
 #include <charconv>

@@ -4,7 +4,7 @@
 #include "test/support/folder.hpp"
 #include "test/support/reference.hpp"
 
-#include <chorale/nn/weighted_loss.hpp>
+#include <chorale/nn/losses/weighted_loss.hpp>
 #include <chorale/trainer/callbacks.hpp>
 
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 
 #include <chorale/chorale.hpp>
 #include <chorale/data/formats/image.hpp>
-#include <chorale/nn/models/resnet.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 
 #include <catch2/catch.hpp>
 

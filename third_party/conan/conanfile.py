@@ -33,7 +33,7 @@ OPTIONAL = [name for name in DEPENDENCIES if name != "chorale"]
 
 class Chorale(ConanFile):
     name = "chorale"
-    version = "0.1.0"
+    version = "0.2.0"
     description = "Distributed training in C++20, header-only"
     license = "Apache-2.0"
     package_type = "header-library"

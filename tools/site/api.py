@@ -23,6 +23,7 @@ FOLDERS = {
     "cluster": "The tasks of a job, and how it starts.", "placement": "Which rank has what of a variable.",
     "tensor": "Variables and shapes, and the kernels of each device.", "device": "What computes.",
     "observe": "Curves, timelines and counters.", "libtorch": "Modules of libtorch as models.",
+    "pjrt": "Networks on plug-ins of PJRT: TPUs.", "advice": "What a step would take, before it runs.",
     "core": "Errors, types, random numbers and threads."}
 
 

@@ -8,7 +8,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/text.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/nn/loss.hpp>
+#include <chorale/nn/losses/loss.hpp>
 #include <chorale/reduce/direct.hpp>
 #include <chorale/strategy/one_device.hpp>
 #include <chorale/tensor/cpu/all.hpp>

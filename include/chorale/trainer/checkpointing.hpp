@@ -4,7 +4,7 @@
 #include <chorale/core/error.hpp>
 #include <chorale/core/pieces.hpp>
 #include <chorale/core/text.hpp>
-#include <chorale/nn/metric_state.hpp>
+#include <chorale/nn/metrics/metric_state.hpp>
 #include <chorale/observe/sink.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/trainer/callback_list.hpp>

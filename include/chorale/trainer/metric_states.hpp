@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/metric_state.hpp>
+#include <chorale/nn/metrics/metric_state.hpp>
 #include <chorale/tensor/per_replica.hpp>
 #include <chorale/trainer/history.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/device/pjrt/shape.hpp>
+#include <chorale/pjrt/device/shape.hpp>
 
 using namespace chorale;
 

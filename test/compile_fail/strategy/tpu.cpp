@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/lstm.hpp>
-#include <chorale/nn/reshape.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/layers/lstm.hpp>
+#include <chorale/nn/layers/reshape.hpp>
+#include <chorale/nn/losses/loss.hpp>
 #include <chorale/optim/sgd.hpp>
-#include <chorale/strategy/tpu.hpp>
+#include <chorale/pjrt/tpu.hpp>
 
 using namespace chorale;
 

@@ -3,8 +3,8 @@
 // A device of several threads, which computes a batch in slices, beside a device of one thread.
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/batch_norm.hpp>
-#include <chorale/nn/residual.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
+#include <chorale/nn/networks/residual.hpp>
 
 #include <catch2/catch.hpp>
 

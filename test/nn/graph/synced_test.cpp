@@ -4,7 +4,7 @@
 #include "test/support/reference.hpp"
 #include "test/support/tiny.hpp"
 
-#include <chorale/nn/batch_norm.hpp>
+#include <chorale/nn/layers/batch_norm.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <catch2/catch.hpp>

@@ -2,10 +2,10 @@
 #include "test/nn/stablehlo/same_as_cpu.hpp"
 
 #include <chorale/data/field.hpp>
-#include <chorale/nn/bidirectional.hpp>
-#include <chorale/nn/block.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/stablehlo/layers.hpp>
+#include <chorale/nn/layers/bidirectional.hpp>
+#include <chorale/nn/lowering/layers.hpp>
+#include <chorale/nn/networks/block.hpp>
+#include <chorale/nn/networks/graph.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -4,12 +4,12 @@
 #include "test/support/stablehlo_interpreter.hpp"
 
 #include <chorale/core/random.hpp>
-#include <chorale/nn/binary_losses.hpp>
-#include <chorale/nn/loss.hpp>
-#include <chorale/nn/row_losses.hpp>
-#include <chorale/nn/stablehlo/gradient.hpp>
-#include <chorale/nn/stablehlo/losses.hpp>
-#include <chorale/nn/weighted_loss.hpp>
+#include <chorale/nn/losses/binary_losses.hpp>
+#include <chorale/nn/losses/loss.hpp>
+#include <chorale/nn/losses/row_losses.hpp>
+#include <chorale/nn/losses/weighted_loss.hpp>
+#include <chorale/nn/lowering/gradient.hpp>
+#include <chorale/nn/lowering/losses.hpp>
 #include <chorale/tensor/cpu/kernels.hpp>
 
 #include <catch2/catch.hpp>

@@ -4,8 +4,8 @@
 #include "test/nn/stablehlo/same_as_cpu.hpp"
 #include "test/support/reference_nets.hpp"
 
-#include <chorale/nn/models/resnet.hpp>
-#include <chorale/nn/stablehlo/layers.hpp>
+#include <chorale/nn/lowering/layers.hpp>
+#include <chorale/nn/networks/resnet.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -3,9 +3,9 @@
 
 #include "test/support/stablehlo_interpreter.hpp"
 
-#include <chorale/device/pjrt.hpp>
-#include <chorale/nn/stablehlo/program.hpp>
-#include <chorale/nn/stablehlo/text.hpp>
+#include <chorale/nn/lowering/program.hpp>
+#include <chorale/nn/lowering/text.hpp>
+#include <chorale/pjrt/device/pjrt.hpp>
 
 #include <bit>
 #include <cstddef>

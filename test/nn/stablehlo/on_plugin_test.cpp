@@ -6,10 +6,10 @@
 #include "test/nn/stablehlo/operations.hpp"
 #include "test/support/stablehlo_interpreter.hpp"
 
-#include <chorale/nn/stablehlo/gradient.hpp>
-#include <chorale/nn/stablehlo/losses.hpp>
-#include <chorale/nn/stablehlo/optimizers.hpp>
-#include <chorale/nn/stablehlo/program.hpp>
+#include <chorale/nn/lowering/gradient.hpp>
+#include <chorale/nn/lowering/losses.hpp>
+#include <chorale/nn/lowering/optimizers.hpp>
+#include <chorale/nn/lowering/program.hpp>
 
 #include <catch2/catch.hpp>
 

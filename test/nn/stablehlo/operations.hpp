@@ -6,7 +6,7 @@
 #include "test/support/stablehlo_interpreter.hpp"
 
 #include <chorale/core/random.hpp>
-#include <chorale/nn/stablehlo/program.hpp>
+#include <chorale/nn/lowering/program.hpp>
 
 #include <cstddef>
 #include <cstdint>

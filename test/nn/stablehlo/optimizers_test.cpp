@@ -4,7 +4,7 @@
 #include "test/support/stablehlo_interpreter.hpp"
 
 #include <chorale/core/random.hpp>
-#include <chorale/nn/stablehlo/optimizers.hpp>
+#include <chorale/nn/lowering/optimizers.hpp>
 #include <chorale/optim/clip.hpp>
 #include <chorale/optim/optimizer.hpp>
 #include <chorale/optim/schedule.hpp>

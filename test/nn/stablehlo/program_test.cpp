@@ -4,9 +4,9 @@
 #include "test/nn/stablehlo/operations.hpp"
 #include "test/support/stablehlo_interpreter.hpp"
 
-#include <chorale/nn/stablehlo/gradient.hpp>
-#include <chorale/nn/stablehlo/program.hpp>
-#include <chorale/nn/stablehlo/text.hpp>
+#include <chorale/nn/lowering/gradient.hpp>
+#include <chorale/nn/lowering/program.hpp>
+#include <chorale/nn/lowering/text.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -9,11 +9,11 @@
 
 #include <chorale/core/random.hpp>
 #include <chorale/device/cpu.hpp>
-#include <chorale/nn/gradient_error.hpp>
-#include <chorale/nn/graph/executor.hpp>
-#include <chorale/nn/graph/sequential_trace.hpp>
-#include <chorale/nn/stablehlo/gradient.hpp>
-#include <chorale/nn/stablehlo/network.hpp>
+#include <chorale/nn/derivatives/gradient_error.hpp>
+#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/engine/sequential_trace.hpp>
+#include <chorale/nn/lowering/gradient.hpp>
+#include <chorale/nn/lowering/network.hpp>
 #include <chorale/tensor/cpu/all.hpp>
 #include <chorale/tensor/variable.hpp>
 

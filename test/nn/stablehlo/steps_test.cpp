@@ -4,13 +4,13 @@
 #include "test/support/reference_nets.hpp"
 #include "test/support/stablehlo_interpreter.hpp"
 
-#include <chorale/nn/graph/compiled.hpp>
-#include <chorale/nn/graph/executor.hpp>
-#include <chorale/nn/graph/term_losses.hpp>
-#include <chorale/nn/stablehlo/gradient.hpp>
-#include <chorale/nn/stablehlo/layers.hpp>
-#include <chorale/nn/stablehlo/losses.hpp>
-#include <chorale/nn/stablehlo/network.hpp>
+#include <chorale/nn/engine/compiled.hpp>
+#include <chorale/nn/engine/executor.hpp>
+#include <chorale/nn/engine/term_losses.hpp>
+#include <chorale/nn/lowering/gradient.hpp>
+#include <chorale/nn/lowering/layers.hpp>
+#include <chorale/nn/lowering/losses.hpp>
+#include <chorale/nn/lowering/network.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -2,8 +2,8 @@
 //
 // Functions that workers and a coordinator have servers call with related variables.
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/dense.hpp>
-#include <chorale/nn/sequential.hpp>
+#include <chorale/nn/layers/dense.hpp>
+#include <chorale/nn/networks/sequential.hpp>
 #include <chorale/optim/sgd.hpp>
 #include <chorale/reduce/ring.hpp>
 #include <chorale/strategy/coordinator.hpp>

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph/again.hpp>
-#include <chorale/nn/graph/records.hpp>
-#include <chorale/nn/tensor.hpp>
+#include <chorale/nn/trace/again.hpp>
+#include <chorale/nn/trace/records.hpp>
+#include <chorale/nn/trace/tensor.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph/records.hpp>
 #include <chorale/nn/pipeline/section.hpp>
+#include <chorale/nn/trace/records.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph/overlay.hpp>
-#include <chorale/nn/graph/records.hpp>
-#include <chorale/nn/graph/schedule.hpp>
+#include <chorale/nn/engine/overlay.hpp>
+#include <chorale/nn/engine/schedule.hpp>
 #include <chorale/nn/pipeline/section.hpp>
+#include <chorale/nn/trace/records.hpp>
 #include <chorale/tensor/kernels.hpp>
 #include <chorale/tensor/plan.hpp>
 

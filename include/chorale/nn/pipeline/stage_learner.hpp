@@ -5,9 +5,9 @@
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/graph/learner.hpp>
-#include <chorale/nn/graph/term_scores.hpp>
+#include <chorale/nn/engine/learner.hpp>
+#include <chorale/nn/engine/term_scores.hpp>
+#include <chorale/nn/networks/graph.hpp>
 #include <chorale/nn/pipeline/cut.hpp>
 #include <chorale/nn/pipeline/message_numbers.hpp>
 #include <chorale/nn/pipeline/messages.hpp>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph.hpp>
+#include <chorale/nn/networks/graph.hpp>
 #include <chorale/nn/pipeline/messages.hpp>
 #include <chorale/nn/pipeline/section.hpp>
 #include <chorale/nn/pipeline/stage_variables.hpp>

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph.hpp>
-#include <chorale/nn/graph/ragged_inputs.hpp>
-#include <chorale/nn/graph/records.hpp>
-#include <chorale/nn/graph/trace.hpp>
+#include <chorale/nn/engine/ragged_inputs.hpp>
+#include <chorale/nn/networks/graph.hpp>
 #include <chorale/nn/pipeline/section.hpp>
+#include <chorale/nn/trace/records.hpp>
+#include <chorale/nn/trace/trace.hpp>
 
 #include <array>
 #include <cstddef>

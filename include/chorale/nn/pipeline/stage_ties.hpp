@@ -4,11 +4,11 @@
 #pragma once
 
 #include <chorale/core/types.hpp>
-#include <chorale/nn/graph/records.hpp>
 #include <chorale/nn/pipeline/message_numbers.hpp>
 #include <chorale/nn/pipeline/messages.hpp>
 #include <chorale/nn/pipeline/section.hpp>
 #include <chorale/nn/pipeline/stage_variables.hpp>
+#include <chorale/nn/trace/records.hpp>
 #include <chorale/tensor/variable.hpp>
 
 #include <algorithm>

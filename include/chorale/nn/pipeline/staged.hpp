@@ -8,7 +8,7 @@
 #include <chorale/model/copy.hpp>
 #include <chorale/model/memory.hpp>
 #include <chorale/model/parameter_groups.hpp>
-#include <chorale/nn/graph/compiled.hpp>
+#include <chorale/nn/engine/compiled.hpp>
 #include <chorale/nn/pipeline/cut.hpp>
 #include <chorale/nn/pipeline/stage_learner.hpp>
 #include <chorale/nn/pipeline/timetable.hpp>
