@@ -13,14 +13,16 @@ import sys
 sys.path.append("test/devices")
 from device_list import COLUMNS, numbers, others, rows, sentences
 
+ROOMS = ("derivatives", "layers", "losses", "metrics", "networks", "parallel", "trace")         # what programs name
+
 PAGES = {"docs/45-cuda.md": COLUMNS[:2], "docs/46-tpu.md": COLUMNS[2:]}
 
 
 def names_of_headers():
     """{(namespace, name)} of types that the headers declare at namespace scope."""
     found = set()
-    for folder in ("nn", "optim"):
-        for file in sorted(pathlib.Path("include/chorale", folder).rglob("*.hpp")):
+    for folder in ("optim", "nn", *(f"nn/{room}" for room in ROOMS)):
+        for file in sorted(pathlib.Path("include/chorale", folder).glob("*.hpp")):
             inside = []
             for line in file.read_text().splitlines():
                 if begun := re.match(r"namespace ([\w:]+) \{", line):
