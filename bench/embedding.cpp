@@ -13,6 +13,7 @@
 #include "support/report.hpp"
 
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 #include <chorale/transport/tcp.hpp>
 
 #include <CLI/CLI.hpp>

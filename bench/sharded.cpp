@@ -23,6 +23,7 @@
 #include "support/report.hpp"
 
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 #include <chorale/strategy/pipeline.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp/address.hpp>

@@ -9,6 +9,7 @@
 // Expect errors of gradients below 0.001, and for 1 and 3 replicas the same loss, such as
 //   3 replicas: loss 0.0336 -> 0.0004, within 0.1: 1.00
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 #include <algorithm>
 #include <array>

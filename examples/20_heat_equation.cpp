@@ -12,6 +12,7 @@
 // Expect the error against the closed solution, exp(-0.1 pi^2 t) sin(pi x), on a grid of 41 x 41 points: below 0.001
 //   relative error 0.0005, largest 0.0008
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 #include <algorithm>
 #include <cmath>

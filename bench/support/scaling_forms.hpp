@@ -7,6 +7,7 @@
 #include "bench/support/report.hpp"
 #include "bench/support/simulated_forms.hpp"
 
+#include <chorale/advice.hpp>
 #include <chorale/chorale.hpp>
 
 #include <algorithm>

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Everything a training program includes, from the lowest layer to the highest. docs/20-layers.md has the picture.
-/// Programs of several processes include <chorale/processes.hpp>; its transports also have headers of their own:
-/// <chorale/transport/tcp.hpp>, shared_memory.hpp, mpi.hpp.
+/// What a training program of one process includes, from the lowest layer to the highest; docs/20-layers.md has the
+/// picture. Other programs include one of these beside it, or in its place:
+///
+///   <chorale/processes.hpp>   several processes: Cluster, TcpTransport, SharedMemoryTransport, parameter servers
+///   <chorale/parallel.hpp>    a model over several ranks: shards, meshes, pipelines, split layers, experts
+///   <chorale/solver.hpp>      training beside a simulation: online rows, derivatives of networks, jobs that change size
+///   <chorale/advice.hpp>      what a step would take: time, bytes, memory
+///   <chorale/text.hpp>        tokenizers
+///   <chorale/pjrt.hpp>        TPUs, and other plug-ins of PJRT
+///
+/// fwd.hpp declares what they have, so that an error about a missing one names its header.
 
 #include <chorale/config.hpp>
+#include <chorale/fwd.hpp>
 
 #include <chorale/core/check.hpp>
 #include <chorale/core/end_on_signal.hpp>
@@ -31,7 +40,6 @@
 #include <chorale/transport/tcp_header.hpp>
 #include <chorale/transport/transport.hpp>
 
-#include <chorale/advice/training_form.hpp>
 #include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/checkpoint/weights.hpp>
 #include <chorale/data/dataset.hpp>
@@ -86,8 +94,6 @@
 #include <chorale/model/memory.hpp>
 
 #include <chorale/nn/compile.hpp>
-#include <chorale/nn/derivatives/derivatives.hpp>
-#include <chorale/nn/derivatives/gradient_error.hpp>
 #include <chorale/nn/engine/summary.hpp>
 #include <chorale/nn/layers/activation.hpp>
 #include <chorale/nn/layers/attention.hpp>
@@ -134,35 +140,17 @@
 #include <chorale/nn/networks/graph.hpp>
 #include <chorale/nn/networks/recompute.hpp>
 #include <chorale/nn/networks/sequential.hpp>
-#include <chorale/nn/parallel/experts.hpp>
-#include <chorale/nn/parallel/sharded_embedding.hpp>
-#include <chorale/nn/parallel/sharded_tables.hpp>
-#include <chorale/nn/parallel/split.hpp>
-#include <chorale/nn/parallel/split_attention.hpp>
-#include <chorale/nn/parallel/split_dense.hpp>
-#include <chorale/nn/parallel/split_embedding.hpp>
-#include <chorale/nn/parallel/split_loss.hpp>
-#include <chorale/nn/parallel/split_sequence.hpp>
-#include <chorale/nn/parallel/spread.hpp>
-#include <chorale/nn/pipeline/schedules.hpp>
-#include <chorale/nn/pipeline/timetable.hpp>
 #include <chorale/nn/trace/host_layer.hpp>
 
-#include <chorale/advice/advise_forms.hpp>
-#include <chorale/advice/network_memory.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/gossip.hpp>
-#include <chorale/strategy/hybrid.hpp>
 #include <chorale/strategy/live.hpp>
 #include <chorale/strategy/local_sgd.hpp>
 #include <chorale/strategy/memory_plan.hpp>
-#include <chorale/strategy/mesh.hpp>
 #include <chorale/strategy/mirrored.hpp>
 #include <chorale/strategy/multi_worker_mirrored.hpp>
 #include <chorale/strategy/one_device.hpp>
-#include <chorale/strategy/pipeline.hpp>
 #include <chorale/strategy/same_data.hpp>
-#include <chorale/strategy/sharded.hpp>
 #include <chorale/strategy/step_operations.hpp>
 #include <chorale/strategy/strategy.hpp>
 
@@ -170,8 +158,6 @@
 #include <chorale/trainer/evaluator.hpp>
 #include <chorale/trainer/history.hpp>
 #include <chorale/trainer/loggers.hpp>
-#include <chorale/trainer/online.hpp>
-#include <chorale/trainer/retarget.hpp>
 #include <chorale/trainer/run_config.hpp>
 #include <chorale/trainer/run_folder.hpp>
 #include <chorale/trainer/trainer.hpp>

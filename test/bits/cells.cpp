@@ -11,6 +11,7 @@
 #include <chorale/checkpoint/safetensors.hpp>
 #include <chorale/chorale.hpp>
 #include <chorale/cluster/from_env.hpp>
+#include <chorale/parallel.hpp>
 #include <chorale/placement/partitioned.hpp>
 #include <chorale/strategy/hybrid.hpp>
 #include <chorale/strategy/mesh.hpp>

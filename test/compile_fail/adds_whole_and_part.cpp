@@ -1,6 +1,7 @@
 // adds_whole_and_part.cpp   expect: chorale: a shard of a value (S) meets a value that is not sharded alike over this axis: put nn::scatter<Axis, dim>(x) around that one, or nn::all_gather<Axis, nn::replicated>(x) around the shard
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

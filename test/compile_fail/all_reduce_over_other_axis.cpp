@@ -1,6 +1,7 @@
 // all_reduce_over_other_axis.cpp   expect: chorale: nn::all_reduce<Axis>(x) adds up parts of a sum (P) or, to nn::invariant, values of each rank (V), and what comes in along this axis is neither: what is the same on all ranks needs no sum, and for shards there is nn::all_gather. Is it another axis?
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,8 @@
 // budget_of_shards.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
+#include <chorale/advice.hpp>
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

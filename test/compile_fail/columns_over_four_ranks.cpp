@@ -1,6 +1,7 @@
 // columns_over_four_ranks.cpp   expect: chorale: the width of a ColumnDense, in each of its blocks, is a multiple of its parts, which are as many as the ranks of its axis, or 2, 4, 8 .. times as many. Change the width, or write nn::Parts<N>
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

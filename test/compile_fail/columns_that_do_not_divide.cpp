@@ -1,6 +1,7 @@
 // columns_that_do_not_divide.cpp   expect: chorale: a ShardedEmbedding<A, rows, width, nn::ByColumn> deals out its columns evenly
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

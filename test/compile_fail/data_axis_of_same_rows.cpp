@@ -1,6 +1,7 @@
 // data_axis_of_same_rows.cpp   expect: along which batches are dealt out and gradients are added up, and needs the same rows on all its ranks. Split it along another Axis of the Mesh
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

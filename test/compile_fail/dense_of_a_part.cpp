@@ -1,6 +1,7 @@
 // dense_of_a_part.cpp   expect: chorale: this layer has variables that the ranks of an axis share, and what comes in is not the same on all of them with a complete gradient (I), so that the gradients of the variables would be parts: put nn::all_reduce<Axis>(x), nn::all_gather<Axis>(x) or nn::count_once<Axis>(x) before it
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

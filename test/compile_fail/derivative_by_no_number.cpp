@@ -1,6 +1,7 @@
 // derivative_by_no_number.cpp   expect: chorale: an nn::By<i> or nn::By<i, j> counts the numbers of the input from 0, and the input has fewer
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

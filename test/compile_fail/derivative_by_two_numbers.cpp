@@ -1,6 +1,7 @@
 // derivative_by_two_numbers.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // derivative_mixed.cpp   expect: chorale: within nn::derivatives a layer combines a value that has derivatives with one that has none, or other ones. Make all of it from the argument of the function
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // derivatives_of_relu.cpp   expect: chorale: this layer has no second derivatives for nn::derivatives, which goes through nn::Dense, + - *, concatenate, Tanh, Sigmoid, Softplus, SiLU, GELU, and an nn::Elementwise with d2f and d3f
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

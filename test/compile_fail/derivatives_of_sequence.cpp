@@ -1,6 +1,7 @@
 // derivatives_of_sequence.cpp   expect: chorale: nn::derivatives takes an input of numbers (B, N), e.g. of a Field<float, 2>, that is the same on all ranks
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

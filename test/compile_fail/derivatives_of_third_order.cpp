@@ -1,6 +1,7 @@
 // derivatives_of_third_order.cpp   expect: chorale: nn::derivatives gives first and second derivatives: nn::By<i> and nn::By<i, j>
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // experts_chosen_of_too_few.cpp   expect: chorale: Top<k> of Experts<A, experts, hidden> chooses more experts for a token than there are
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

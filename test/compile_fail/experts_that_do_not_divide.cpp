@@ -1,6 +1,7 @@
 // experts_that_do_not_divide.cpp   expect: chorale: Experts<A, experts, hidden> deals out its experts evenly
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // experts_without_capacity.cpp   expect: chorale: Capacity<Percent> of nn::Experts needs at least 1 percent of an even share
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // gathered_whole.cpp   expect: chorale: nn::gather_sequence, nn::RingHeads, nn::SplitLayerNorm and nn::SplitSequence need sequences of which each rank along their axis has a part. Put nn::scatter_sequence<axis> before it
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // gelu_of_a_part.cpp   expect: chorale: this layer is not linear, and what comes in is a part of a sum over an axis (P): put nn::all_reduce<Axis>(x) before it
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

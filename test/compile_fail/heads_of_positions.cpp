@@ -1,6 +1,7 @@
 // heads_of_positions.cpp   expect: chorale: this layer works over a dimension that is sharded over an axis (S): put nn::all_gather<Axis>(x) before it
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

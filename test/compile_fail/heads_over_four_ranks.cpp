@@ -1,6 +1,7 @@
 // heads_over_four_ranks.cpp   expect: chorale: the heads of a ColumnHeads do not divide by the ranks of its axis. Use a number of heads that is a multiple of the ranks
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // lamb_in_shards.cpp   expect: chorale: optim::Lamb takes the norm of each whole variable, but under ShardedStrategy a replica updates a shard of them. Use MultiWorkerMirroredStrategy, or optim::AdamW
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // learner_in_units.cpp   expect: chorale: under ShardedStrategy<Zero::two> and <Zero::three> the layers of a network take turns in a few buffers, and a model without layers reads any variable at any time. Use ShardedStrategy<Zero::one>, or a network of nn
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

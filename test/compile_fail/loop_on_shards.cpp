@@ -1,6 +1,7 @@
 // loop_on_shards.cpp   expect: chorale: under ShardedStrategy a replica gets the sums of its shard of the gradients only. End the step by live.update(replica, copy, gradients)
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // loss_of_whole_logits.cpp   expect: chorale: each rank has a part of the logits of this output, and its loss needs all of them. Use loss::SplitSparseCrossEntropy<axis> with the axis over which they are split, or put nn::RowDense last
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

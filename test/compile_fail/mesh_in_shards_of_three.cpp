@@ -1,6 +1,7 @@
 // mesh_in_shards_of_three.cpp   expect: chorale: MeshStrategy shards the optimizer's state alone. Write sharded<Zero::one>
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

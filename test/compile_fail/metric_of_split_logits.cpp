@@ -1,6 +1,7 @@
 // metric_of_split_logits.cpp   expect: chorale: each rank has a part of this output, and a metric needs all of it. Leave the metric out: the exp of the loss is the perplexity
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -2,6 +2,7 @@
 //
 // Models that a strategy's device or stages cannot have: each call of their trainer is part of one error.
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 #include <vector>
 

@@ -1,6 +1,7 @@
 // norm_of_columns.cpp   expect: chorale: a layer needs whole vectors, but each rank has a part of them, as nn::ColumnDense and logits(x) of an nn::SplitEmbedding give them. Put nn::RowDense before it; activations, a + b, a - b, a * b and nn::ColumnHeads take parts
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // norm_of_rows.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

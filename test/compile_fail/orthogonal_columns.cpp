@@ -1,6 +1,7 @@
 // orthogonal_columns.cpp   expect: chorale: a split kernel cannot begin orthogonal, which is known of whole matrices alone. Use GlorotUniform
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // outputs_of_positions.cpp   expect: chorale: an output of this network has a part of the positions on each rank. Put nn::gather_sequence<axis> before nn::outputs
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

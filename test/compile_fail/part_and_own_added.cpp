@@ -1,6 +1,7 @@
 // part_and_own_added.cpp   expect: chorale: a part of a sum over an axis (P) meets a value that each rank has of its own (V): put nn::all_reduce<Axis, nn::replicated>(x) around the part
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

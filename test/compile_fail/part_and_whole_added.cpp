@@ -1,6 +1,7 @@
 // part_and_whole_added.cpp   expect: chorale: a part of a sum over an axis (P) and a whole value are added, so that each rank would add the whole: put nn::on_one_rank<Axis>(x) around the whole value, or nn::all_reduce<Axis>(x) around the part
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

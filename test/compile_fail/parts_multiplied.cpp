@@ -1,6 +1,7 @@
 // parts_multiplied.cpp   expect: chorale: two parts of sums over one axis (P) are multiplied, and a product of sums is not the sum of products: put nn::all_reduce<Axis, nn::replicated>(x) around one of them
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

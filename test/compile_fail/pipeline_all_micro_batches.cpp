@@ -1,6 +1,7 @@
 // pipeline_all_micro_batches.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 using pipelines::Work;

@@ -1,6 +1,7 @@
 // pipeline_cycle.cpp   expect: chorale: in this schedule of a pipeline stages wait for one another, for ever
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 using pipelines::Work;

@@ -1,6 +1,7 @@
 // pipeline_named_others.cpp   expect: chorale: this network names the ends of its sections
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // pipeline_of_sequential.cpp   expect: chorale: a pipeline cuts a network that is derived from nn::Graph
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // pipeline_stage_without_variables.cpp   expect: chorale: a section of this pipeline has no variables
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

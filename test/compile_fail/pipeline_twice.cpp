@@ -1,6 +1,7 @@
 // pipeline_twice.cpp   expect: chorale: in this schedule of a pipeline a micro-batch goes through a stage twice
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 using pipelines::Work;

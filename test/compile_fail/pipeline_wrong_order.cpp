@@ -1,6 +1,7 @@
 // pipeline_wrong_order.cpp   expect: chorale: in this schedule of a pipeline a stage is in the wrong order
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 using pipelines::Work;

@@ -1,6 +1,7 @@
 // positions_over_eight_ranks.cpp   expect: chorale: the positions of a sequence do not divide by the ranks of the axis over which they are split. Pad the sequences, or use another number of ranks
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

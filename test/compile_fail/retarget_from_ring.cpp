@@ -1,6 +1,7 @@
 // retarget_from_ring.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // retarget_from_servers.cpp   expect: chorale: retarget moves the variables of replicas, but under ParameterServerStrategy
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 
 using namespace chorale;

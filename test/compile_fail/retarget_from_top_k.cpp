@@ -1,6 +1,7 @@
 // retarget_from_top_k.cpp   expect: chorale: retarget does not move the parts of gradients that a Reduce such as TopK
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,8 @@
 // retarget_to_stages.cpp   expect: chorale: retarget moves copies of a whole network, but under pipelined<Schedule>() each
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
+#include <chorale/solver.hpp>
 
 using namespace chorale;
 

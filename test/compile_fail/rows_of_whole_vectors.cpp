@@ -1,6 +1,7 @@
 // rows_of_whole_vectors.cpp   expect: chorale: nn::RowDense and nn::ColumnHeads take vectors of which each rank along their axis has a part, as nn::ColumnDense gives them. Put nn::ColumnDense over the same axis before it, or use nn::Dense
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // scatter_of_part.cpp   expect: chorale: nn::scatter<Axis, dim>(x) takes a value that is the same on all ranks of the axis (I or R), and what comes in is not. Of a part of a sum (P) nn::reduce_scatter makes shards
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // shard_and_part_multiplied.cpp   expect: chorale: a shard (S) is multiplied with a part of a sum over the same axis (P), and needs the whole sum: put nn::all_reduce<Axis, nn::replicated>(x) around the part
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

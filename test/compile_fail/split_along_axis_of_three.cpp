@@ -1,6 +1,7 @@
 // split_along_axis_of_three.cpp   expect: chorale: a layer of this network is split along an Axis that the Mesh of this MeshStrategy does not have, or has with another number of ranks. Give both the same Axis
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // split_layer_of_invariant.cpp   expect: chorale: this layer is split over an axis, and does not take what the ranks of the axis have of its input. Its function spread(...) says which of I, R, V, P and S it takes
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 #include <array>
 #include <optional>

@@ -1,6 +1,7 @@
 // split_layer_of_replicated.cpp   expect: compiles
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 #include <array>
 #include <optional>

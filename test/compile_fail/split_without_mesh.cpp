@@ -1,6 +1,7 @@
 // split_without_mesh.cpp   expect: chorale: a layer of this network is split over several ranks along an Axis, and this Strategy has no such ranks. Use MeshStrategy with a Mesh that has the Axis
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

@@ -1,6 +1,7 @@
 // synced_in_units.cpp   expect: chorale: nn::SyncBatchNorm adds up over all replicas in the middle of a step, in which units are on their way under ShardedStrategy<Zero::two> and <Zero::three>. Use nn::BatchNorm, or Zero::one
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

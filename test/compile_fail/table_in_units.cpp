@@ -1,6 +1,7 @@
 // table_in_units.cpp   expect: chorale: under ShardedStrategy a replica has a shard of all variables, and the gradients of a table of this network are rows. Write nn::Embedding<rows, width, nn::DenseGradient>, or use MultiWorkerMirroredStrategy
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

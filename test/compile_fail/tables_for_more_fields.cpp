@@ -1,6 +1,7 @@
 // tables_for_more_fields.cpp   expect: chorale: ShardedTables takes a field of ids for each table
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

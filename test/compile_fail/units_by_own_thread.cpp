@@ -1,6 +1,7 @@
 // units_by_own_thread.cpp   expect: chorale: under ShardedStrategy<Zero::two> and <Zero::three> the thread that computes also sends, as its buffers are used again in the same step. Use the Reduce without OwnThread
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

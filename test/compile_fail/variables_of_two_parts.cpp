@@ -1,6 +1,7 @@
 // variables_of_two_parts.cpp   expect: chorale: a layer is called with whole sequences and with sequences of which each rank has a part, so its gradients would be added up over ranks by one call only. Use two layers
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 using namespace chorale;
 

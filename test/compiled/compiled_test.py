@@ -77,7 +77,8 @@ for compiler in filter(shutil.which, ("g++", "clang++")):
         report(bool(errors) and says in errors[0], f"{compiler} says: {says}", done.stderr)
 
 everything = OWN / "everything.cpp"
-everything.write_text("#include <chorale/chorale.hpp>\n#include <chorale/processes.hpp>\n")
+everything.write_text("".join(f"#include <chorale/{face}.hpp>\n" for face in (
+    "processes", "parallel", "solver", "advice", "text")))
 seen = compiled(everything, *library, "-fsyntax-only")
 report(seen.returncode == 0, "its headers compile without a warning", seen.stderr)
 

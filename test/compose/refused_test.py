@@ -20,8 +20,8 @@ from compilers import run_compiler
 from one_program import WHOLE_WAY, errors_with_places
 
 PAGE = pathlib.Path("docs/30-compose.md").read_text()
-INCLUDES = ["chorale/chorale.hpp", "chorale/strategy/parameter_server.hpp", "chorale/transport/layered.hpp",
-            "chorale/transport/shared_memory.hpp", "chorale/transport/tcp.hpp"]
+INCLUDES = ["chorale/chorale.hpp", "chorale/parallel.hpp", "chorale/strategy/parameter_server.hpp",
+            "chorale/transport/layered.hpp", "chorale/transport/shared_memory.hpp", "chorale/transport/tcp.hpp"]
 
 # The C++ of what the page has in short.
 CPP = {"`HierarchicalAllReduce`": "HierarchicalAllReduce<>",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 #include <chorale/placement/partitioned.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
+#include <chorale/solver.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -2,11 +2,14 @@
 //
 // Blocks of the pages in docs/ that are lines of a longer program: code_blocks_test compiles this file, and compares the
 // blocks with it.
+#include <chorale/advice.hpp>
 #include <chorale/advice/advise_forms.hpp>
 #include <chorale/advice/training_form.hpp>
 #include <chorale/chorale.hpp>
 #include <chorale/cluster/from_env.hpp>
+#include <chorale/parallel.hpp>
 #include <chorale/pjrt/tpu.hpp>
+#include <chorale/solver.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 #include <chorale/transport/tcp.hpp>
 

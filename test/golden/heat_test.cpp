@@ -5,6 +5,7 @@
 #include "test/golden/formula.hpp"
 
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients of networks derived from nn::Graph, and of each layer, against central differences.
+#include <chorale/nn/derivatives/gradient_error.hpp>
+
 #include "test/support/graph_nets.hpp"
 #include "test/support/tiny.hpp"
 

@@ -2,6 +2,7 @@
 //
 // Gradients of layers against central differences, and that rows have no influence on each other.
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -5,6 +5,7 @@
 
 #include "test/support/count_allocations.hpp"
 
+#include <chorale/strategy/sharded.hpp>
 #include <chorale/transport/counting.hpp>
 
 #include <catch2/catch.hpp>

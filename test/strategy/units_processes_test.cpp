@@ -5,6 +5,7 @@
 #include "test/support/folder.hpp"
 #include "test/support/processes.hpp"
 
+#include <chorale/strategy/sharded.hpp>
 #include <chorale/tensor/replica_digest.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>

@@ -6,6 +6,9 @@
 #include "test/support/count_allocations.hpp"
 #include "test/support/folder.hpp"
 
+#include <chorale/advice/network_memory.hpp>
+#include <chorale/strategy/sharded.hpp>
+#include <chorale/trainer/retarget.hpp>
 #include <chorale/transport/counting.hpp>
 
 #include <catch2/catch.hpp>

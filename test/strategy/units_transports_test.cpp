@@ -3,6 +3,7 @@
 // Units over transports that reach other processes, ranks as threads; and over workers with several devices.
 #include "test/strategy/units.hpp"
 
+#include <chorale/strategy/sharded.hpp>
 #include <chorale/transport/layered.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>

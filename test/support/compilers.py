@@ -30,11 +30,11 @@ def installed(what, one_is_enough=False):
 
 
 def precompiled(compiler):
-    """Compiles chorale.hpp once for all programs: the flags that let this compiler use it."""
+    """Compiles chorale.hpp and its neighbours once for all programs: the flags that let this compiler use them."""
     folder = WORK / compiler
     (folder / "chorale").mkdir(parents=True)
     header, made = folder / "all.hpp", folder / "chorale/chorale.hpp.gch"      # g++ looks for this name
-    header.write_text("#include <chorale/chorale.hpp>\n")
+    header.write_text("".join(f"#include <chorale/{face}.hpp>\n" for face in ("chorale", "parallel", "solver", "advice")))
     if subprocess.run([compiler, *FLAGS, "-x", "c++-header", str(header), "-o", str(made)], check=False).returncode:
         sys.exit(f"FAILED: chorale.hpp with {compiler}")
     return ["-I", str(folder)] if compiler == "g++" else ["-include-pch", str(made)]

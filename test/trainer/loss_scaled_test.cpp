@@ -6,6 +6,7 @@
 
 #include <chorale/optim/loss_scaled.hpp>
 #include <chorale/strategy/parameter_server.hpp>
+#include <chorale/strategy/sharded.hpp>
 
 #include <catch2/catch.hpp>
 

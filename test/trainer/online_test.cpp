@@ -3,6 +3,7 @@
 #include "test/support/on_ranks.hpp"
 #include "test/support/tiny.hpp"
 
+#include <chorale/strategy/sharded.hpp>
 #include <chorale/trainer/online.hpp>
 
 #include <catch2/catch.hpp>

@@ -2,6 +2,7 @@
 //
 // Programs that train on a device with what computes on Cpu only.
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 
 #include "test/compile_fail/gpu.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/simulated.hpp>

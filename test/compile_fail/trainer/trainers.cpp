@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
+#include <chorale/solver.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 
 #include "test/compile_fail/gpu.hpp"

@@ -2,6 +2,7 @@
 //
 // Derivatives of a network by its input, against differences in double precision, and what is learned through them.
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -2,6 +2,7 @@
 //
 // A network whose loss has its derivatives by inputs, as examples/20_heat_equation.cpp, on several replicas and on one.
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 

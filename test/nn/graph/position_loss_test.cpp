@@ -2,6 +2,7 @@
 //
 // loss::per_position: the mean over all positions of all rows, however these are dealt out.
 #include <chorale/chorale.hpp>
+#include <chorale/parallel.hpp>
 #include <chorale/strategy/central_storage.hpp>
 #include <chorale/strategy/parameter_server.hpp>
 #include <chorale/strategy/pipeline.hpp>

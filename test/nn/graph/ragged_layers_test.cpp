@@ -4,6 +4,7 @@
 #include "test/nn/graph/ragged_rows.hpp"
 
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 #include <catch2/catch.hpp>
 

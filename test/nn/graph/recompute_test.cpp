@@ -2,6 +2,7 @@
 //
 // nn::Recompute beside the plain block: the same bits, in less memory.
 #include <chorale/chorale.hpp>
+#include <chorale/solver.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -5,6 +5,7 @@
 #include "test/support/count_allocations.hpp"
 #include "test/support/folder.hpp"
 
+#include <chorale/nn/derivatives/gradient_error.hpp>
 #include <chorale/transport/shared_memory.hpp>
 #include <chorale/transport/tcp.hpp>
 

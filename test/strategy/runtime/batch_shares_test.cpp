@@ -2,6 +2,7 @@
 #include "test/support/reference.hpp"
 
 #include <chorale/strategy/runtime/distributed_batches.hpp>
+#include <chorale/strategy/sharded.hpp>
 
 #include <catch2/catch.hpp>
 
