@@ -55,7 +55,7 @@ struct UnitNorm;                                                    // nn/layers
 template <int... I> struct By;                                      // nn/derivatives/derivatives.hpp
 struct Distribution;                                                // nn/parallel/distribution/types.hpp
 template <class O, class... On> struct Spread;                      // nn/parallel/distribution/spread.hpp
-struct SpreadsAs;                                                   // nn/parallel/distribution/layer_rules.hpp
+struct SpreadsAs;                                                   // nn/parallel/distribution/call.hpp
 template <Fraction Rate> struct Dropout;                            // nn/layers/dropout.hpp
 template <Fraction Deviation> struct GaussianNoise;                 // nn/layers/gaussian_noise.hpp
 template <class... Options> struct PReLU;                           // nn/layers/prelu.hpp
@@ -291,7 +291,7 @@ class WordPieceTokenizer;  // data/text/word_piece.hpp
 class History;                                                                               // trainer/history.hpp
 struct FitOptions;                                                                           // trainer/options.hpp
 template <class Model, class Strategy, class Reduce, class Transport> class OnlineTraining;  // trainer/online.hpp
-class StepFloor;                                                                             // trainer/step_floor.hpp
+class StepFloor;                                                                             // trainer/epoch_meter.hpp
 struct NetworkWork;                                                                          // model/work.hpp
 struct Moved;                                                                                // trainer/take_over.hpp
 struct EarlyStopping;                                                                        // trainer/callbacks.hpp
