@@ -45,8 +45,8 @@ def verdict(good, name, why=""):
 
 
 def squeezed(text):
-    """The words of a text without comments, on one line."""
-    return " ".join(re.sub(r"//[^\n]*", "", text).split())
+    """A text without comments and spaces."""
+    return "".join(re.sub(r"//[^\n]*", "", text).split())
 
 
 class Block:
