@@ -202,12 +202,12 @@ class PiecewiseEpochs;
 }  // namespace optim
 
 // Strategy: which devices take part, and where variables are.
-template <Device D> struct OneDeviceStrategy;           // strategy/one_device.hpp
-template <Device D> class MirroredStrategy;             // strategy/mirrored.hpp
-template <Device D> class CentralStorageStrategy;       // strategy/central_storage.hpp
-template <Device D> class MultiWorkerMirroredStrategy;  // strategy/multi_worker_mirrored.hpp
-enum class Zero;                                        // strategy/sharded.hpp
-template <Zero zero, Device D> class ShardedStrategy;
+template <Device D> struct OneDeviceStrategy;                     // strategy/one_device.hpp
+template <Device D> class MirroredStrategy;                       // strategy/mirrored.hpp
+template <Device D> class CentralStorageStrategy;                 // strategy/central_storage.hpp
+template <Device D> class MultiWorkerMirroredStrategy;            // strategy/multi_worker_mirrored.hpp
+enum class Zero;                                                  // strategy/sharded.hpp
+template <Zero zero, Device D> class ShardedStrategy;             // strategy/sharded.hpp, in <chorale/parallel.hpp>
 template <int N, Zero... shards> struct TPUStrategy;              // pjrt/tpu.hpp
 template <Zero zero, int within, Device D> class HybridStrategy;  // strategy/hybrid.hpp
 template <class... A> class Mesh;                                 // strategy/mesh/mesh.hpp
