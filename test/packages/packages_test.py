@@ -37,12 +37,12 @@ int main(int argc, char** argv) {
 }
 """
 WAYS = {
-    "find_package": ('find_package(chorale 0.1 REQUIRED COMPONENTS tcp OPTIONAL_COMPONENTS nothing)\n'
-                     'find_package(chorale 0.1 REQUIRED COMPONENTS images)\n'
+    "find_package": ('find_package(chorale 0.2 REQUIRED COMPONENTS tcp OPTIONAL_COMPONENTS nothing)\n'
+                     'find_package(chorale 0.2 REQUIRED COMPONENTS images)\n'
                      'add_executable(parts parts.cpp)\n'
                      'target_link_libraries(parts PRIVATE chorale::tcp chorale::images)\n'
                      'add_test(NAME parts COMMAND parts)', "chorale::chorale"),
-    "the compiled form": ('set(CMAKE_BUILD_TYPE Debug)\nfind_package(chorale 0.1 REQUIRED COMPONENTS tcp compiled)\n'
+    "the compiled form": ('set(CMAKE_BUILD_TYPE Debug)\nfind_package(chorale 0.2 REQUIRED COMPONENTS tcp compiled)\n'
                           'add_executable(parts parts.cpp)\n'
                           'target_compile_definitions(parts PRIVATE WITHOUT_IMAGES)\n'
                           'target_link_libraries(parts PRIVATE chorale::tcp chorale::compiled)\n'      # in any order

@@ -1,8 +1,0 @@
-// backups_below_zero.cpp   expect: chorale: BackupWorkers<b> needs b of at least 0
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-#include <chorale/strategy/consistency.hpp>
-
-using namespace chorale;
-
-auto const made = BackupWorkers<-1>{};

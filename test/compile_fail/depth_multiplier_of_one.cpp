@@ -1,7 +1,0 @@
-// depth_multiplier_of_one.cpp   expect: compiles
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto const made = nn::DepthMultiplier<1>{};

@@ -1,7 +1,0 @@
-// gossip_over_ring.cpp   expect: compiles
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto connect() { return Live{Gossip{MirroredStrategy{}}, RingAllReduce{}, LocalTransport{}}; }

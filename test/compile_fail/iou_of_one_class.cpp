@@ -1,7 +1,0 @@
-// iou_of_one_class.cpp   expect: compiles
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto const made = metric::MeanIoU<1>{};

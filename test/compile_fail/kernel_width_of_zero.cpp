@@ -1,7 +1,0 @@
-// kernel_width_of_zero.cpp   expect: chorale: KernelWidth<columns> needs at least 1
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto const made = nn::KernelWidth<0>{};

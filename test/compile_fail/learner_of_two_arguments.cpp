@@ -1,9 +1,0 @@
-// learner_of_two_arguments.cpp   expect: compiles
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-using Points       = BasicBatch<float, float>;
-auto const loss_of = [](auto&, Points const& batch) { return static_cast<float>(batch.rows); };
-auto const model   = custom_model<Points>({{"offset"}}, loss_of, optim::SGD{});

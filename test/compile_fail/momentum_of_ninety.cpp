@@ -1,7 +1,0 @@
-// momentum_of_ninety.cpp   expect: compiles
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto const made = nn::Momentum<90>{};

@@ -1,7 +1,0 @@
-// pad_of_zero.cpp   expect: compiles
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto const made = nn::Pad<0>{};

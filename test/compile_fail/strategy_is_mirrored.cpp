@@ -1,7 +1,0 @@
-// strategy_is_mirrored.cpp   expect: compiles
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto connect() { return Live{MirroredStrategy{}, RingAllReduce{}, LocalTransport{}}; }

@@ -1,7 +1,0 @@
-// stride_of_zero.cpp   expect: chorale: Stride<S> needs at least 1
-// SPDX-License-Identifier: Apache-2.0
-#include <chorale/chorale.hpp>
-
-using namespace chorale;
-
-auto const made = nn::Stride<0>{};
