@@ -42,7 +42,7 @@ set(CHORALE_PACKAGE_onednn_LIBRARIES dnnl)
 set(CHORALE_PACKAGE_onednn_TARGET DNNL::dnnl)
 set(CHORALE_PACKAGE_onednn_FOLDER CHORALE_ONEDNN)
 set(CHORALE_PACKAGE_onednn_SENTENCE
-    "chorale: <dnnl.hpp> or its library is missing (kernels on a CPU). Try: apt-get install libdnnl-dev (Debian), dnf install onednn-devel (Fedora), brew install onednn (Homebrew) or vcpkg install onednn; or name its folder in the environment variable CHORALE_ONEDNN.")
+    "chorale: <dnnl.hpp> or its library is missing (kernels on a CPU). Try: apt-get install libdnnl-dev (Debian), dnf install onednn-devel (Fedora), brew install onednn (Homebrew) or vcpkg install onednn, or name its folder in the environment variable CHORALE_ONEDNN.")
 
 set(CHORALE_PACKAGE_zlib_HEADER zlib.h)
 set(CHORALE_PACKAGE_zlib_LIBRARIES z)
@@ -81,21 +81,21 @@ set(CHORALE_PACKAGE_libtorch_HEADER torch/torch.h)
 set(CHORALE_PACKAGE_libtorch_LIBRARIES torch_cpu c10)
 set(CHORALE_PACKAGE_libtorch_FOLDER CHORALE_LIBTORCH)
 set(CHORALE_PACKAGE_libtorch_SENTENCE
-    "chorale: <torch/torch.h> or its library is missing (modules as models; a peer to compare with). Try: apt-get install libtorch-dev (Debian), dnf install python3-torch-devel (Fedora), brew install pytorch (Homebrew) or vcpkg install libtorch; or name its folder in the environment variable CHORALE_LIBTORCH.")
+    "chorale: <torch/torch.h> or its library is missing (modules as models; a peer to compare with). Try: apt-get install libtorch-dev (Debian), dnf install python3-torch-devel (Fedora), brew install pytorch (Homebrew) or vcpkg install libtorch, or name its folder in the environment variable CHORALE_LIBTORCH.")
 
 set(CHORALE_PACKAGE_cuda_HEADER cuda_runtime_api.h)
 set(CHORALE_PACKAGE_cuda_LIBRARIES cudnn cublasLt cudart)
 set(CHORALE_PACKAGE_cuda_FOLDER CUDA_HOME)
 set(CHORALE_PACKAGE_cuda_FOLDERS /usr/local/cuda)
 set(CHORALE_PACKAGE_cuda_SENTENCE
-    "chorale: <cuda_runtime_api.h> or its library is missing (NVIDIA devices). Try: NVIDIA's CUDA toolkit with cuDNN, for all systems, in the folder that CUDA_HOME names, or vcpkg install cuda cudnn; or name its folder in the environment variable CUDA_HOME.")
+    "chorale: <cuda_runtime_api.h> or its library is missing (NVIDIA devices). Try: NVIDIA's CUDA toolkit with cuDNN, for all systems, in the folder that CUDA_HOME names, or vcpkg install cuda cudnn.")
 
 set(CHORALE_PACKAGE_nccl_HEADER nccl.h)
 set(CHORALE_PACKAGE_nccl_LIBRARIES nccl)
 set(CHORALE_PACKAGE_nccl_FOLDER CUDA_HOME)
 set(CHORALE_PACKAGE_nccl_FOLDERS /usr/local/cuda)
 set(CHORALE_PACKAGE_nccl_SENTENCE
-    "chorale: <nccl.h> or its library is missing (collectives between NVIDIA devices). Try: NVIDIA's NCCL, for all systems, in the folder that CUDA_HOME names, or vcpkg install nccl; or name its folder in the environment variable CUDA_HOME.")
+    "chorale: <nccl.h> or its library is missing (collectives between NVIDIA devices). Try: NVIDIA's NCCL, for all systems, in the folder that CUDA_HOME names, or vcpkg install nccl.")
 
 set(CHORALE_PACKAGE_catch2_HEADER catch2/catch.hpp)
 set(CHORALE_PACKAGE_catch2_SENTENCE
