@@ -8,6 +8,10 @@ import sys
 
 # Words that the glossary has replaced.
 OLD = re.compile(r'\b(mishaps?|partings?|conference|shakings?|anew|in vain|last words|takes? leave)\b')
+# Words that make a comment hard to read: a noun, 'not a', 'own', 'continues' or 'after' says the same.
+OBLIQUE = re.compile(r"\b(those of|that of|those that|of which|is no|are no|of its own|of one's own|goes on|as of|behind)\b",
+                     re.IGNORECASE)
+AT_MOST = 50
 BEGINS = re.compile(r'(The same|Of|As)\b')
 ENTITY = re.compile(r'^(?:template <.*> )?(?:class|struct|concept|enum class) (\w+)')
 headers = sorted(pathlib.Path('include').rglob('*.hpp'))
@@ -38,7 +42,7 @@ def blocks(lines):
 
 if len(headers) < 300 or len(pages) < 15:
     report(f'the test sees all headers and pages, not {len(headers)} and {len(pages)}', ['see test/docs/BUILD'])
-begin, ask, old, bare = [], [], [], []
+begin, ask, old, bare, oblique = [], [], [], [], []
 for header in headers:
     lines = header.read_text().split('\n')
     for number, texts in blocks(lines):
@@ -47,6 +51,7 @@ for header in headers:
     detail = False
     for number, line in enumerate(lines, 1):
         old += [f'{header}:{number}: {line.strip()}'] if OLD.search(line) else []
+        oblique += [f'{header}:{number}: {line.strip()}'] if OBLIQUE.search(line.partition('//')[2]) else []
         if line.startswith('namespace '):
             detail = 'detail' in line
         elif line.startswith('}  // namespace'):
@@ -63,5 +68,6 @@ for page in pages:
 report('no docstring begins with "The same", "Of" or "As"', begin)
 report('no docstring asks', ask)
 report('no word that the glossary has replaced', old)
+report(f'{len(oblique)} lines of comments have oblique words, at most {AT_MOST}', oblique if len(oblique) > AT_MOST else [])
 report('each public class and concept has a docstring', bare)
 sys.exit(failed != 0)
