@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The languages that the library is written in. After #error a compiler goes on, and thousands of errors would follow; it
-// ends where a file is missing, and says its name. So the names of these are sentences.
+// The language features that the library needs. After #error a compiler continues, and thousands of errors follow; at
+// a missing file it stops and prints the file's name. So the names of these files are sentences.
 #if __cplusplus < 202002L
 #include <chorale: the library is written in C++20. Compile with -std=c++20, by g++ 12 or clang++ 14, or later>
 #elif !defined(__cpp_exceptions)

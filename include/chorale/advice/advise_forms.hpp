@@ -94,7 +94,7 @@ constexpr std::string_view sends_of(TrainingForm form) {
 
 }  // namespace detail
 
-/// Compares forms of training, memory first: of those that fit, the one with the shortest predicted step.
+/// Compares forms of training, memory first: among the forms that fit, the one with the shortest predicted step.
 ///
 /// keeps   within 1 %, the form that comes first: it is the simpler one. If none fits, the smallest
 /// throws  BadArgument for a cluster that makes no sense

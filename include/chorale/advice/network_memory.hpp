@@ -19,8 +19,8 @@
 
 namespace chorale::nn::graph {
 
-/// Bytes that forward leaves for backward, for one row: of all values that backward reads, without those of
-/// nn::Recompute that are computed again, and without the inputs. Known to the compiler.
+/// Bytes that forward keeps for backward, for one row: all values that backward reads, except the inputs and the values
+/// that nn::Recompute computes again. Known to the compiler.
 ///
 /// keeps   at most what an executor allocates for a row: on top come workspaces, gradients by values, and ragged values
 template <class Net, class D> constexpr std::size_t kept_per_row() {
@@ -87,7 +87,7 @@ constexpr ReplicaMemory memory_plan(int world, std::size_t rows, Rank rank = 0, 
   else return memory_under<S, R>(whole, plan, O::slots, {rank, world}, clips);
 }
 
-/// Refuses, when it is compiled, a network of which a replica takes more than `budget` bytes.
+/// Refuses, at compile time, a network if a replica takes more than `budget` bytes.
 ///
 ///   static_assert(within_memory<80'000'000'000, 8, 32, Net, ShardedStrategy<Zero::one>, optim::Adam>());
 ///

@@ -186,8 +186,8 @@ inline VirtualTime gathered_step(VirtualTime compute, int blocks, VirtualTime ga
   return std::max(work, line);
 }
 
-/// Time of a pipeline of one forward, one backward: stages compute micro-batches in that order, and wait for the stage
-/// before, or behind.
+/// Time of a pipeline of one forward, one backward: stages compute micro-batches in that order. Forward waits for the
+/// previous stage, backward for the next.
 ///
 /// forward, backward   called with a stage: the time of one micro-batch in it
 /// send, receive       of a boundary: until it is there, and of the stage that takes it

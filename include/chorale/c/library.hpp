@@ -176,10 +176,10 @@ template <class Made> inline constexpr bool trains_network = false;
 template <class M, class S, class R, class T>
 inline constexpr bool trains_network<Trainer<M, S, R, T>> = requires { M::input::size, M::output::size, &M::loss; };
 
-/// The trainer that `Make` makes, behind the functions of chorale.h.
+/// Adapts the trainer that `Make` makes to the functions of chorale.h.
 template <class Made> class TrainerOf;
 
-/// A Trainer with its online training, behind the functions of chorale.h.
+/// Adapts a Trainer, with its online training, to the functions of chorale.h.
 template <class M, class S, class R, class T> class TrainerOf<Trainer<M, S, R, T>> : public AnyTrainer {
  public:
   template <class Make> TrainerOf(Make const& make, Job const& job) : trainer_{make(job)} {}

@@ -22,10 +22,10 @@ namespace chorale {
 ///   auto file = AtomicFile{path};   file.write(header);   file.write(data);   file.commit();
 ///
 /// keeps   `path` is untouched until commit(); without commit(), or after a kill, the new bytes are gone: they have no
-///         name before. Where there are no files without names (NFS, no /proc), and during the rename, their name is
+///         name until then. Without support for unnamed files (NFS, no /proc), and during the rename, their name is
 ///         "<path>.partial-<process>-<n>", which no reader opens, and which a kill may leave
 ///         A symbolic link stays one: its target is replaced, in the target's folder
-/// throws  BadFile when there is no room, no permission or no folder, and when `path` is not a regular file but a
+/// throws  BadFile when room, permission or the folder is missing, and when `path` is not a regular file but a
 ///         device, a FIFO or a folder; `path` is as it was, and nothing is left beside it
 class AtomicFile {
  public:

@@ -19,7 +19,7 @@ namespace chorale {
 /// The bytes of a file, read as they are touched.
 ///
 /// keeps   the old bytes stay when AtomicFile replaces the file
-/// throws  BadFile when the path cannot be read, or is not that of a regular file
+/// throws  BadFile when the path cannot be read, or does not name a regular file
 class MappedFile {
  public:
   explicit MappedFile(std::filesystem::path const& path) {

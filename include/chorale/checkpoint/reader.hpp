@@ -148,7 +148,7 @@ class Checkpoint {
   std::array<std::vector<NamedTensor>, section_names.size()> tensors_;
 };
 
-/// Returns the steps of the checkpoints in a folder, newest first; none when there is no such folder. The checkpoints
+/// Returns the steps of the checkpoints in a folder, newest first; none when the folder does not exist. The checkpoints
 /// are not opened.
 inline std::vector<std::uint64_t> checkpoint_steps(std::filesystem::path const& folder) {
   auto steps = std::vector<std::uint64_t>{};

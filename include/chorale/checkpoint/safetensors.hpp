@@ -439,7 +439,7 @@ inline std::string safetensors_header(std::vector<NamedTensor> const& tensors,
 ///
 /// tensors   in any order; the file has them by type and name, as the reference implementation does
 /// keeps     bytes of tensors are not copied: they must live as long as this object
-/// throws    BadArgument when two have one name, or when the bytes of one are not those of its shape
+/// throws    BadArgument when two have one name, or when the size of one does not match its shape
 class SafetensorsImage {
  public:
   explicit SafetensorsImage(std::vector<NamedTensor> tensors, std::map<std::string, std::string> const& metadata = {})

@@ -29,7 +29,7 @@ template <class Dims> std::string shape_text(Dims const& dims) {
 
 using Shape64 = std::vector<std::uint64_t>;
 
-/// The shape of a tensor after it was turned. Its rank is that of the axes, or they are empty.
+/// The shape of a tensor after it was turned. `axes` has one entry for each dimension, or none.
 inline Shape64 turned(Shape64 const& shape, Axes const& axes) {
   auto made = shape;
   for (std::size_t k = 0; k < axes.order.size(); ++k) made[k] = shape[static_cast<std::size_t>(axes.order[k])];
@@ -97,7 +97,7 @@ inline bool is_float(Dtype dtype) {
   return dtype == Dtype::f32 || dtype == Dtype::f64 || dtype == Dtype::f16 || dtype == Dtype::bf16;
 }
 
-/// Differences between a file and a network, of which a message names three.
+/// Differences between a file and a network. A message names the first three.
 class Differences {
  public:
   /// text    makes the text: only the first three are made

@@ -54,7 +54,7 @@ template <class Read> auto or_bad_file(Directory const& folder, Read&& read) {
 
 }  // namespace detail
 
-/// throws  BadFile with the byte, when there is no manifest, or it is not valid
+/// throws  BadFile with the byte, when the manifest is missing or not valid
 inline Manifest read_manifest(Directory const& folder) {
   return detail::or_bad_file(folder, [&] {
     auto const name = std::string{Manifest::file_name};
@@ -135,7 +135,7 @@ template <class F> void in_turn_by_threads(std::size_t n, F const& f) {
 
 }  // namespace detail
 
-/// Returns a file's bytes, every block of which has the checksum of the manifest.
+/// Returns a file's bytes. Every block has been checked against its checksum in the manifest.
 ///
 /// keeps   the bytes that were checked are returned: they are a copy, and the disk is read once
 /// throws  BadFile with the first block that is wrong or cannot be read

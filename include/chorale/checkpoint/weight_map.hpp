@@ -79,7 +79,7 @@ struct WeightRule {
 ///                                weights::ignored("h.{i}.attn.bias")};
 ///   trainer.load("gpt2.safetensors", names);
 ///
-/// keeps    an empty map: names and layouts are those of the network
+/// keeps    an empty map: the names and layouts of the network
 struct WeightMap {
   WeightMap() = default;
   WeightMap(std::initializer_list<WeightRule> of) : rules{of} {}
@@ -91,8 +91,8 @@ namespace weights {
 
 /// A rule for tensors of a file that the network does not need, such as masks.
 inline WeightRule ignored(NamePatterns theirs) { return {std::move(theirs), {}}; }
-/// A rule for variables that the other program does not have, such as those of a new head. They keep their values where a
-/// file lacks them, and are saved under their own names. As the last rule, kept("*") is for all that other rules leave.
+/// A rule for variables that the other program does not have, such as a new head's. They keep their values where a file
+/// lacks them, and are saved under their own names. As the last rule, kept("*") is for all that other rules leave.
 inline WeightRule kept(NamePatterns ours) { return {{}, std::move(ours)}; }
 
 }  // namespace weights

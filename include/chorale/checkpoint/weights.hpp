@@ -155,7 +155,7 @@ class WeightsToLoad {
     });
   }
 
-  /// Compares kinds and shapes. A variable of which the network has no part was reported before.
+  /// Compares kinds and shapes. Variables that the network does not have were reported before.
   void compare(Link const& link) {
     if (link.rule != nullptr && link.to.size() != link.rule->ours.all.size()) return;
     auto have = std::string{}, wanted = std::string{};
@@ -335,7 +335,7 @@ inline void save_weights(std::filesystem::path const& file, Variables const& var
   write_safetensors(file, mapped.tensors(), {{"format", names.rules.empty() ? "chorale" : "pt"}});
 }
 
-/// Reads variables by their names, or by those that a map gives them. Numbers of 16 and 64 bits become float.
+/// Reads variables by their names, or by the names that a map gives them. Numbers of 16 and 64 bits become float.
 ///
 /// path    of a safetensors file, or of the index of several, model.safetensors.index.json
 /// throws  BadFile when the file is damaged, or does not fit the network: it names the first three differences, such as a

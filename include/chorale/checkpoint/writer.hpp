@@ -205,7 +205,7 @@ template <FaultPoints Faults = NoFaults> class CheckpointWriter {
     at.files = std::move(files_);
     guarded([&] {
       auto const text = at.write();
-      for (auto const& file : at.files)  // those of other ranks, too
+      for (auto const& file : at.files)  // also the files of other ranks
         if (folder_->size_of(file.name()) != file.size) system_fault(file.name() + ": is not what was written", EIO);
       auto file        = ChecksummedFile<Faults, ManifestPoints>{*folder_, Manifest::file_name, text.size(),
                                                                  Manifest::max_block, faults_};

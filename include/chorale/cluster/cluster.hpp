@@ -92,7 +92,7 @@ struct ClusterParts {
 ///
 /// keeps   it is checked once, when it is made: there is a worker, no task and no address occurs twice, and this
 ///         process is one of the tasks. Copies are equal
-/// order   ranks of the group: the chief, workers, servers, each by index; evaluators are no members
+/// order   ranks of the group: the chief, workers, servers, each by index; evaluators are not members
 class Cluster {
  public:
   static constexpr int most = 65'536;  // tasks
@@ -180,7 +180,7 @@ class Cluster {
     return rank();
   }
 
-  /// throws  BadArgument when the task is no member of the group
+  /// throws  BadArgument when the task is not a member of the group
   Rank rank_of(TaskId id) const {
     auto const found = std::ranges::find(parts_.tasks, id, &Task::id);
     CHORALE_EXPECTS(id.role != Role::evaluator && found != parts_.tasks.end(),

@@ -76,7 +76,7 @@ inline void expect_same(ClusterParts const& own, ClusterParts const& other) {
                std::to_string(other.tasks.size()));
 }
 
-/// Returns the believed launcher with its addresses, or with those of another launcher that gives the same rank.
+/// Returns the believed launcher with its addresses, or with the addresses of another one that gives the same rank.
 inline LaunchInfo placed(Environment const& env, std::vector<Found> const& all) {
   auto launch = all.front().launch;
   all.front().place(env, launch);

@@ -26,7 +26,7 @@ struct CgroupFiles {
 
 namespace detail {
 
-/// The integer that a text contains, apart from spaces around it; nothing if the text is no integer.
+/// The integer that a text contains, apart from spaces around it; nothing if the text is not an integer.
 inline std::optional<long long> whole_number(std::string_view text) {
   auto const spaces = [](char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; };
   while (!text.empty() && spaces(text.front())) text.remove_prefix(1);
@@ -47,7 +47,7 @@ inline std::optional<std::string> text_of(std::string const& path) {
 /// CPU quota, in cores, of a control group of version 2.
 ///
 /// cpu_max   text of cpu.max: "150000 100000", microseconds in each period, or "max 100000"
-/// returns   nothing if there is no quota, or the text is invalid
+/// returns   nothing without a quota, or if the text is invalid
 inline std::optional<double> quota_of(std::string_view cpu_max) {
   auto const gap    = cpu_max.find(' ');
   auto const quota  = detail::whole_number(cpu_max.substr(0, gap));
@@ -86,7 +86,7 @@ inline std::optional<std::string> cgroup_path(std::string_view groups, int versi
 
 /// Smallest CPU quota, in cores, of the control groups that this process is in: its own and all above it.
 ///
-/// returns   nothing if none has a quota, or there are no control groups
+/// returns   nothing if none has a quota, or without control groups
 inline std::optional<double> cgroup_quota(CgroupFiles const& files = {}) {
   auto const groups = detail::text_of(files.process);
   auto least        = std::optional<double>{};
@@ -133,16 +133,16 @@ inline std::optional<double> cpu_quota() {
   return quota;
 }
 
-/// Number of cores that this process can keep busy: those that the calling thread may run on, but at most its quota,
-/// rounded up.
+/// Number of cores that this process can keep busy: the cores that the calling thread may run on, but at most its
+/// quota, rounded up.
 inline int usable_cores() {
   auto const quota = cpu_quota();
   auto const cores = static_cast<int>(allowed_cores().size());
   return quota && *quota < cores ? static_cast<int>(std::ceil(*quota)) : cores;
 }
 
-/// Number of cores that all processes of this host may use together: each may be bound to cores of its own. At most the
-/// quota, which they share.
+/// Number of cores that all processes of this host may use together: each process may be bound to other cores. At most
+/// the quota, which they share.
 inline int host_cores() {
   auto const quota = cpu_quota();
   auto const cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

@@ -12,7 +12,7 @@ namespace chorale {
 
 namespace detail {
 
-/// The polynomial x^32 + x^28 + x^27 + ..., without x^32. Reflected, like all values here: bit 0 is that of x^31.
+/// The polynomial x^32 + x^28 + x^27 + ..., without x^32. Reflected, like all values here: bit 0 belongs to x^31.
 inline constexpr std::uint32_t crc32c_polynomial = 0x82F63B78U;
 
 /// x^n modulo the polynomial.
@@ -102,7 +102,7 @@ constexpr std::array<std::int64_t, 2> past(unsigned bits) {
   return {upper(power_of_x(bits + 63)), upper(power_of_x(bits - 1))};
 }
 
-/// The lower, or the upper, halves of four values of 128 bits times those of `by`.
+/// Products of the lower, or of the upper, halves of four 128-bit values with the same halves of `by`.
 [[gnu::target("avx512f,vpclmulqdq")]] inline Bits512 lower_products(Bits512 x, Bits512 by) {
   Bits512 product;
   asm("vpclmulqdq $0x00, %2, %1, %0" : "=v"(product) : "v"(x), "v"(by));
@@ -174,7 +174,7 @@ template <unsigned bits> [[gnu::target("sse4.2,pclmul")]] inline Bits128 folded(
 
 namespace detail {
 
-/// Table of contributions to a checksum: row k, entry b is that of byte b when k more bytes have followed it.
+/// Table of contributions to a checksum: row k, entry b is for byte b when k more bytes have followed it.
 inline constexpr auto crc32c_rows = [] {
   auto rows = std::array<std::array<std::uint32_t, 256>, 8>{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -111,7 +111,7 @@ inline std::string normalized_type_name(std::string_view raw) {
 
 /// Name of a type in one word, the same from g++ and clang: "Dense<10>", "my::Layer<4,float>".
 ///
-/// keeps   namespaces stay, except those of this library, unnamed ones, and functions. A lambda is the word "lambda".
+/// keeps   namespaces stay, except this library's, unnamed ones, and functions. A lambda is the word "lambda".
 ///         Compilers may differ for inline namespaces, and for template arguments that are values of a class, or of an
 ///         enumeration that has no name for them
 template <class T> std::string type_name() { return detail::normalized_type_name(detail::raw_type_name<T>()); }

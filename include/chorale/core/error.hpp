@@ -149,7 +149,7 @@ template <class E> bool is_a(std::exception const& error) { return dynamic_cast<
 
 }  // namespace detail
 
-/// How the other ranks of a group are told of an error: what has no fault of its own is the loss of this rank.
+/// The Fault that reports an error to the other ranks of a group. An error without a Fault is the loss of this rank.
 inline Fault fault_of(std::exception const& error) {
   if (auto const* disagreement = dynamic_cast<Disagreement const*>(&error)) return disagreement->fault();
   return detail::is_a<BadArgument>(error)    ? Fault::bad_argument

@@ -26,7 +26,7 @@ namespace chorale {
 ///
 /// keeps    each '*' is as short as the rest of the pattern allows, whatever the numbers are; only then are numbers of
 ///          one letter compared
-/// cost     read: the length of the pattern times that of the name
+/// cost     read: the length of the pattern times the length of the name
 /// source   str_replace of names in tools that convert weights; chorale/checkpoint/weight_regex.hpp makes patterns of
 ///          regular expressions
 class NamePattern {
@@ -127,7 +127,7 @@ class NamePattern {
     return n;
   }
   static std::size_t digits_at(std::string_view text, std::size_t at) {
-    auto const begin = at;  // more than 10 are no number() either
+    auto const begin = at;  // stops after 11 digits, which number() refuses
     while (at < text.size() && at - begin <= 10 && text[at] >= '0' && text[at] <= '9') ++at;
     return at - begin;
   }
@@ -173,7 +173,7 @@ class NamePattern {
   };
   static constexpr auto none = std::string::npos;
 
-  /// The ends of a part that is no '*': the number first, then what stands for 0.
+  /// The ends of a part other than '*': the number first, then what stands for 0.
   static std::array<End, 2> ends(Part const& part, std::string_view name, std::size_t at) {
     auto const rest = name.substr(at);
     if (part.letter == 0) return {End{rest.starts_with(part.literal) ? at + part.literal.size() : none}};

@@ -16,7 +16,7 @@ inline constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 /// Values of a piece.
 template <class T> inline constexpr std::size_t piece_of = piece_bytes / sizeof(T);
 
-/// Piece i of values; empty behind their end.
+/// Piece i of values; empty after their end.
 template <class T> constexpr Span<T> piece(Span<T> values, std::size_t i) {
   auto const begin = std::min(i * piece_of<T>, values.size());
   return values.subspan(begin, std::min(piece_of<T>, values.size() - begin));
@@ -35,7 +35,7 @@ void exchange_in_pieces(Span<T const> out, std::vector<T>& in, std::size_t n, Ex
   in.resize(n);
 }
 
-/// Concatenates lists of all ranks, in their order, of which each rank has announced its length.
+/// Concatenates the lists of all ranks, in the order of ranks. Each rank has announced the length of its list.
 ///
 /// mine     the list of rank `me`: counts[me] values
 /// all      begins with the lists afterwards. It never becomes shorter, and grows by more than a piece only with what

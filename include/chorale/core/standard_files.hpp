@@ -5,7 +5,7 @@
 
 namespace chorale::detail {
 
-/// Opens /dev/null for those of the descriptors 0, 1 and 2 that a program was started without. Otherwise the first file
+/// Opens /dev/null for each of the descriptors 0, 1 and 2 that a program was started without. Otherwise the first file
 /// or socket would get that number, and what the program reads and prints would go there.
 inline bool open_missing_standard_files() {
   for (int file = 0; file <= 2; ++file)

@@ -49,7 +49,7 @@ template <class... F> inline constexpr bool all_distinct = ((times_in<F, F...> =
 template <class F> inline constexpr bool begins_ragged      = false;
 template <IsField F> inline constexpr bool begins_ragged<F> = F::is_ragged && ragged_shape<F>.outer == 1;
 
-/// Refuses types of which no row can consist. Returns false then. A function, as clang abandons a class with a failed
+/// Refuses types that cannot make up a row. Returns false then. A function, as clang abandons a class with a failed
 /// static_assert.
 template <class... F> constexpr auto check_fields() {
   constexpr bool some = sizeof...(F) > 0, fields = (IsField<F> && ...), distinct = all_distinct<F...>;

@@ -85,7 +85,7 @@ template <class D> class Pipe {
 
   /// Makes a row of each row, as map(f) does, in several threads, each with its own copy of f.
   ///
-  /// order   that of the source, unless how.order is any; f gets the same (row, place) either way
+  /// order   the source's, unless how.order is any; f gets the same (row, place) either way
   template <class X = float, class Y = int, class F> requires(!IsField<X> && !IsField<Y>)
   auto map(F f, Parallel how) const {
     if constexpr (can_map<F, Sample<X, Y>>()) return ParallelMapped<D, F, Sample<X, Y>>{self(), std::move(f), how};
@@ -106,7 +106,7 @@ template <class D> class Pipe {
 
   /// Makes a row of named fields of each row, as map<Fields...>(f) does, in several threads, each with its own f.
   ///
-  /// order   that of the source, unless how.order is any; f gets the same (row, place) either way
+  /// order   the source's, unless how.order is any; f gets the same (row, place) either way
   template <class... Fields, class F> requires(IsField<Fields> || ...) auto map(F f, Parallel how) const {
     if constexpr (names_fields<Fields...>()) return ParallelMapped<D, F, Row<Fields...>>{self(), std::move(f), how};
     else return self();
@@ -132,8 +132,8 @@ template <class D> class Pipe {
   /// The elements for which f(element) is true.
   template <class F> auto filter(F f) const { return Filtered<D, F>{self(), std::move(f)}; }
 
-  /// The first n elements of each pass. Rows need one order in all epochs, and each row once: behind shuffle or repeat,
-  /// rows of take would be among those of skip. Batches may have any order: .shuffle(n).batch(64).take(100).
+  /// The first n elements of each pass. Rows need one order in all epochs, and each row once: after shuffle or repeat,
+  /// take and skip would share rows. Batches may have any order: .shuffle(n).batch(64).take(100).
   auto take(std::size_t n) const { return ranged({.count = n}); }
 
   /// All but the first n elements of each pass, as take.
@@ -142,14 +142,14 @@ template <class D> class Pipe {
   /// Part i of n: elements i, i + n, i + 2 n and so on. The parts are disjoint, and together all elements. As take.
   auto shard(std::size_t n, std::size_t i) const { return ranged({.first = i, .step = n}); }
 
-  /// The elements of this dataset, then those of another one.
+  /// The elements of this dataset, then the elements of another one.
   template <class Other> auto concatenate(Other other) const {
     return Concatenated<D, Other>{self(), std::move(other)};
   }
 
   /// Makes one row of several: concatenates their x, and their y, or each of their named fields.
   ///
-  /// Fields  the fields of the window, in the order of those of the rows; may be left out if all have a ragged first
+  /// Fields  the fields of the window, in the order of the rows' fields; may be left out if all have a ragged first
   ///         dimension. A window of 64 rows of Field<int, 1> is a row of Field<int, 64>
   template <class... Fields> auto window(Window how) const {
     return Windowed<D, detail::WindowOf<typename D::element, Fields...>>{self(), how};
@@ -165,7 +165,7 @@ template <class D> class Pipe {
   auto shuffle(std::size_t buffer, Seed seed = {}) const { return Shuffled<D>{self(), buffer, seed}; }
 
   /// Picks each element at random, in the same order in every epoch: Order::fixed. take, skip, shard and
-  /// validation_split may follow, and another shuffle behind them.
+  /// validation_split may follow, and another shuffle after them.
   auto shuffle(std::size_t buffer, Order order) const { return shuffle(buffer, Seed{}, order); }
   auto shuffle(std::size_t buffer, Seed seed, Order order) const {
     CHORALE_EXPECTS(order == Order::fixed, "shuffle gives each epoch another order if no Order is named");

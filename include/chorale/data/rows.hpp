@@ -94,8 +94,8 @@ void expect_widths(std::size_t row, Sample<X, Y> const& got, std::size_t width, 
                       "a map that makes all rows of one width."};
 }
 
-/// The number of elements that each field of a row has: for Samples those of the first row, for named fields their
-/// shapes.
+/// The number of elements that each field of a row has: for Samples the numbers of the first row, for named fields
+/// their shapes.
 template <class Row> class Widths {
  public:
   std::size_t operator[](std::size_t field) const { return each_[field]; }

@@ -110,8 +110,8 @@ class Shapes : public DrawnPictures<Shapes, shape_pixels> {
   }
 };
 
-/// n drawn shapes in any colours and many sizes, places and angles, and their labels: pictures (32, 32, 3) of bytes, as
-/// those of CIFAR-10, labels 0 to 9.
+/// n drawn shapes in any colours and many sizes, places and angles, and their labels: pictures (32, 32, 3) of bytes and
+/// labels 0 to 9, as in CIFAR-10.
 ///
 ///   auto train = data::shapes(20'000, 1);               // the same in every epoch and every process
 ///   auto test  = data::shapes(5'000, 1, 20'000);        // the next ones of the same sequence

@@ -90,7 +90,7 @@ struct Padding {
 
 /// How padded_batch pads a ragged field.
 template <IsField F> struct PaddingOf {
-  std::size_t length             = 0;  // of the ragged dimension; 0: that of the longest row
+  std::size_t length             = 0;  // of the ragged dimension; 0: the length of the longest row
   typename F::element_type value = 0;  // appended to shorter rows
 };
 
@@ -100,7 +100,7 @@ enum class EmptyRows { refuse, keep };
 /// What unpad takes for padding of a field.
 template <IsField F> struct Unpadding {
   typename F::element_type value = 0;                  // of all numbers of a position
-  EmptyRows empty_rows           = EmptyRows::refuse;  // keep: rows without positions, of which layers give zeros
+  EmptyRows empty_rows           = EmptyRows::refuse;  // keep: rows without positions, for which layers give zeros
 };
 
 /// How bucket_by_sequence_length sorts rows by their lengths. Bucket i has the lengths from boundary i - 1 to below
@@ -132,7 +132,7 @@ template <class D> class Prefetched;
 
 namespace detail {
 
-/// True if a dataset has another order in each epoch by its type: a shuffle or a gather, with no cache behind it.
+/// True if a dataset has another order in each epoch by its type: a shuffle or a gather, with no cache after it.
 template <class D> inline constexpr bool reorders = false;
 template <template <class...> class Stage, class... Parts>
 inline constexpr bool reorders<Stage<Parts...>> = ((Dataset<Parts> && reorders<Parts>) || ...);
@@ -149,7 +149,7 @@ template <class D> bool reorders_by_option(D const& dataset) {
   else return false;
 }
 
-/// True if a dataset has the same rows several times: behind a repeat, or a cache of one.
+/// True if a dataset has the same rows several times: it has a repeat among its stages, also before a cache.
 template <class D> inline constexpr bool repeats = false;
 template <template <class...> class Stage, class... Parts>
 inline constexpr bool repeats<Stage<Parts...>> = ((Dataset<Parts> && repeats<Parts>) || ...);

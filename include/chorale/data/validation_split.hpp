@@ -22,8 +22,8 @@ inline auto validation_split(RefusedData, double) { return std::pair{RefusedData
 /// part    of all rows that are for validation, above 0 and below 1; of n rows the first floor(n (1 - part)) train
 /// keeps   the order of the rows, which has to be the same in every epoch: for a file that is sorted by its labels put
 ///         shuffle(n, seed).cache() before, or shuffle(n, seed, Order::fixed). With neither it does not compile: each
-///         epoch would have another order, and train with rows that validate. A dataset of one's own is not seen
-/// throws  BadArgument when the number of rows is not known, when one of the two would be empty, or behind
+///         epoch would have another order, and train with rows that validate. User-defined datasets are not checked
+/// throws  BadArgument when the number of rows is not known, when one of the two would be empty, or after
 ///         Interleave::shuffle or Order::any of a map
 /// source  keras.Model.fit(validation_split)
 template <Dataset Rows> auto validation_split(Rows const& rows, double part) {

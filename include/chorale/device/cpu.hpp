@@ -34,8 +34,8 @@ struct CpuChoice {
 /// quota allow, rounded up. Never more than its cores.
 ///
 /// cores             that the process may run on (its affinity), at least 1
-/// omp_num_threads   value of the variable, or null; of a list, "4,2", the first number counts. A value that is no
-///                   number above 0 is ignored, and the line says so
+/// omp_num_threads   value of the variable, or null; of a list, "4,2", the first number counts. A value other
+///                   than a number above 0 is ignored, and the line says so
 /// quota             of its control groups, in cores
 inline CpuChoice choose_threads(int cores, char const* omp_num_threads, std::optional<double> quota) {
   auto const count = [](long long n, std::string const& of) {

@@ -22,7 +22,7 @@
 
 namespace chorale {
 
-/// One NVIDIA GPU, by its number among those that this process may see.
+/// One NVIDIA GPU, by its number among the GPUs that this process may see.
 ///
 ///   MirroredStrategy{Cuda::all()}                   every GPU
 ///   MirroredStrategy{std::vector{Cuda{0}, Cuda{2}}} these
@@ -83,7 +83,7 @@ class Cuda {
     std::size_t size_ = 0;
   };
 
-  /// throws  BadArgument when there is no device of that number, or none at all
+  /// throws  BadArgument when no device has that number, or none exists at all
   explicit Cuda(int index = 0) : index_{index} {
     auto const n = count();
     if (n == 0)
@@ -108,7 +108,7 @@ class Cuda {
     return devices;
   }
 
-  /// The reason why there is no device, as a sentence; empty if there is one.
+  /// The reason why no device is available, as a sentence; empty if one is.
   static std::string missing() {
     int n           = 0;
     auto const code = cudaGetDeviceCount(&n);

@@ -41,7 +41,7 @@ struct CudaCopies {
 
   static constexpr Memory memory = Memory::cuda;
 
-  /// True if `address` is in memory of a device or in managed memory; false where there is no device.
+  /// True if `address` is in memory of a device or in managed memory; false without a device.
   static bool holds(std::byte const* address) {
     auto what = cudaPointerAttributes{};
     if (cudaPointerGetAttributes(&what, address) == cudaSuccess)

@@ -64,8 +64,8 @@ inline void keep_threads() {
 
 /// How a copy of a model computes whose network is a module of libtorch: the Learner that libtorch::model() makes.
 ///
-/// keeps   each copy of a model has a module of its own, whose parameters and float buffers lie in the copy's memory;
-///         gradients are added up in place, and each is reported as soon as it is final, while backward goes on
+/// keeps   each copy of a model has a separate module, whose parameters and float buffers lie in the copy's memory;
+///         gradients are added up in place, and each is reported as soon as it is final, while backward continues
 /// cost    what libtorch allocates
 /// order   libtorch's. Operations that draw random numbers, such as dropout, use the one generator of the process: it is
 ///         seeded in each step, so that one replica in a process repeats a run; several take turns by chance

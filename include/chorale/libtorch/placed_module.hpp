@@ -27,7 +27,7 @@ namespace chorale::libtorch {
 ///   | header | buffers | last parameter | ... | first parameter | trailer |
 ///
 /// keeps   stays where it was made: libtorch's hooks point to it
-/// source  hooks behind the accumulation of each gradient: Li et al., "PyTorch Distributed", VLDB 2020
+/// source  hooks after the accumulation of each gradient: Li et al., "PyTorch Distributed", VLDB 2020
 class PlacedModule {
   using Kind = ModuleVariable::Kind;
 
@@ -131,7 +131,7 @@ class PlacedModule {
     expect_gradients();
   }
 
-  /// Sets counters, which libtorch keeps in memory of its own, to the values of the variables.
+  /// Sets counters, which libtorch keeps in separate memory, to the values of the variables.
   void update_counters() {
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (of_.variables[i].kind == Kind::counter)

@@ -218,7 +218,7 @@ template <class D, class L, class Optimizer, class P = RunTimePlan> class Copy :
   /// The gradient of the loss of a batch by input F, a sum over the rows, computed as in a training step but without
   /// gradients of variables: (B, F), valid until the next step. For networks whose input is nn::Differentiable<F>.
   ///
-  /// keeps     nothing of gradients(): apply those of a step before
+  /// keeps     nothing of gradients(): apply the gradients of an earlier step before this call
   template <class F, class Batch>
   Span<float const> gradient_by(F field, Batch const& batch)
       requires requires(L& learner, Pass const& pass) { learner.gradient_by(field, pass, batch); } {
@@ -304,7 +304,7 @@ template <class D, class L, class Optimizer, class P = RunTimePlan> class Copy :
       expect_whole(variables_);
       return all();
     }
-    /// Without a check: there are no values if the copy has a shard.
+    /// Returns the variables without a check; their values are empty if the copy has a shard.
     auto all() const {
       if constexpr (joins) return JoinedVariables{variables_};
       else return variables_;
@@ -314,7 +314,7 @@ template <class D, class L, class Optimizer, class P = RunTimePlan> class Copy :
     Variables variables_;
   };
 
-  /// The variables whose copies are equal on all ranks along the data axis. Those that are split along it are tables.
+  /// The variables whose copies are equal on all ranks along the data axis. Variables split along it are tables.
   Span<float const> mirrored() const {
     auto const values = net.all().values;
     if constexpr (answers)
@@ -323,7 +323,7 @@ template <class D, class L, class Optimizer, class P = RunTimePlan> class Copy :
     return values;
   }
 
-  /// Takes part in a pass over a batch of which this replica has no rows.
+  /// Takes part in a pass over a batch in which this replica has no rows.
   void answer() {
     if constexpr (answers) learner_.take_part(Pass{});
   }

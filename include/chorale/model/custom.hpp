@@ -41,7 +41,7 @@ template <class L> requires requires { L::output_width; } struct Outputs<L> {
   static constexpr std::size_t output_width = L::output_width;
 };
 
-/// A model of a Learner: a value without variables, of which each device gets a copy. See custom_model.
+/// A model of a Learner: a value without variables. Each device gets a copy, see custom_model.
 template <class L, class B, class Optimizer> struct Model : Outputs<L> {
   using batch                                          = B;
   template <class D> using instance                    = Copy<D, L, Optimizer>;

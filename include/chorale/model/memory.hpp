@@ -43,7 +43,7 @@ struct ReplicaMemory {
 
 namespace detail {
 
-/// Runs kernels of this thread as those of a device; of a Cpu, on its threads.
+/// Makes kernels of this thread run on a device: for a Cpu, on its threads; otherwise it does nothing.
 template <class D> struct DeviceScope {
   explicit DeviceScope(D const&) {}
 };
@@ -57,8 +57,8 @@ template <> struct DeviceScope<Cpu> : Cpu::Scope {
 ///
 /// rows        of the replica's share of a batch
 /// positions   of each ragged input of the model, in all rows; 0 if it has none
-/// returns     the exact bytes of networks of nn, which their kernels are asked for, with the threads of `device`; of a
-///             custom model those of its variables, and no activations
+/// returns     for a network of nn the exact bytes, as its kernels report them with the threads of `device`; for a
+///             custom model the bytes of its variables, without activations
 template <class M, class D>
 ReplicaMemory memory_of(M const& model, std::size_t rows, D const& device, std::size_t positions = 0) {
   using Instance   = typename M::template instance<D>;

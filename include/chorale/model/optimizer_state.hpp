@@ -205,7 +205,7 @@ template <class D, class Optimizer> class OptimizerState {
     update(variables, gradients, rows, [&] { return 1 / (rows * loss_scale.value); });
   }
 
-  /// Makes the next apply() update the variables: its gradients are not those of the last queue().
+  /// Makes the next apply() update the variables: its gradients are not the ones that the last queue() took.
   void forget_queued() { queued_ = false; }
 
   /// Applies the mean of reduced gradients: divides their sums by their rows, once. A moving average moves towards the
@@ -213,7 +213,7 @@ template <class D, class Optimizer> class OptimizerState {
   /// without a gradient. A reader of another instance's variables only follow()s.
   ///
   /// throws    NumericFault when the loss or a gradient is not finite and on_non_finite is stop: it names step,
-  ///           replica and variable, and the variables are those of the step before
+  ///           replica and variable, and the variables keep the values of the step before
   void apply(Variables const& variables, Gradients const& gradients) {
     if (reads_) return follow(gradients);
     auto const scaled_by = loss_scale.value;
@@ -226,7 +226,7 @@ template <class D, class Optimizer> class OptimizerState {
     if (gradients.rows() != 0) ++now.step;
   }
 
-  /// Applies the mean of gradients of which this replica has the sums of its shard: updates the shard, and no other
+  /// Applies the mean of gradients whose sums this replica has for its shard: updates the shard, and no other
   /// variable. Every replica calls it, with the same header and trailer.
   ///
   /// values    the body of all variables, or the shard, run after run
@@ -254,7 +254,7 @@ template <class D, class Optimizer> class OptimizerState {
     ++now.step;
   }
 
-  /// Counts a step after which others have been enqueued already: `now` is that of the newest of them.
+  /// Completes a step that ran ahead: checks it; `now` already counts later steps.
   ///
   /// step      its number; now.step is set to it if this throws
   void settle(Gradients const& gradients, std::int64_t step) {
@@ -269,7 +269,7 @@ template <class D, class Optimizer> class OptimizerState {
     if (gradients.rows() != 0) ++now.step;
   }
 
-  /// Replaces variables by their moving averages; frozen variables, and those that are not trained, stay as they are.
+  /// Replaces variables by their moving averages; variables that are frozen or not trained stay as they are.
   ///
   /// throws    BadArgument when updates were made elsewhere, and with them the averages: on parameter servers
   void put_averages(Variables const& variables) const requires optim::keeps_averages<Optimizer> {
@@ -357,7 +357,7 @@ template <class D, class Optimizer> class OptimizerState {
     return i == g.plan.size() ? "a variable" : std::string{std::string_view{g.plan[i].name}};
   }
 
-  /// scale   called when the gradients are those of trained variables alone: their norm is of nothing else
+  /// scale   called when only trained variables have gradients, so that the norm includes nothing else
   template <class Scale>
   void update(Variables const& variables, Gradients const& gradients, float rows, Scale&& scale) {
     take_moving(variables.body(), gradients.body(), rows);

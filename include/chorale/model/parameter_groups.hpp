@@ -74,7 +74,7 @@ template <class O> class ParameterGroups {
     }
   }
 
-  /// Calls f(rule, moment) with those of one variable's group, unless it is frozen.
+  /// Calls f(rule, moment) with the rule and moment of a variable's group, unless the group is frozen.
   template <class F> void update_alike(O const&, std::size_t variable, optim::Moment const& now, F&& f) const {
     auto const& own = rules_[group_of_[variable]];
     if (!own.frozen) f(own.rule, moment(own, now));
@@ -101,7 +101,7 @@ template <class O> class ParameterGroups {
   /// How the variables of one group are updated.
   struct Own {
     typename O::ungrouped rule;
-    float rate;  // times that of the rule
+    float rate;  // factor of the rule's rate
     bool frozen;
   };
   /// Neighbours of one group; a single variable where O takes whole ones.
@@ -145,7 +145,7 @@ template <class O> class ParameterGroups {
   }
 
   std::vector<std::size_t> group_of_;  // of each variable, an index of rules_
-  std::vector<Own> rules_;             // of each group, then that of no group
+  std::vector<Own> rules_;             // of each group, then of variables without a group
   std::vector<Part> parts_;
   std::vector<Range> frozen_;
   std::vector<char> are_frozen_;

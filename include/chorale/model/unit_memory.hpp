@@ -27,8 +27,8 @@ namespace chorale {
 /// only.
 ///
 ///   unit 0, 1, .. turns - 1    take turns in two buffers, in the order of forward, and backward in the reverse of it
-///   unit turns                 if `keeps`: variables that several calls use, and those that are not trained; for a
-///                              whole step
+///   unit turns                 if `keeps`: variables that several calls use, and untrained variables; for a whole
+///                              step
 ///
 /// keeps   a view of constants
 struct UnitsView {
@@ -59,7 +59,7 @@ class UnitTraffic {
 };
 
 /// Memory of one copy of a network under a strategy that keeps a shard of the gradients, or of the variables too: the
-/// shards, two buffers in which units take turns, and a place for those that are kept for a step.
+/// shards, two buffers in which units take turns, and a place for the unit that is kept for a step.
 ///
 ///   | variables: all, or the shard, the kept unit, two buffers | header | shard of the gradients | trailer | slots |
 ///   | kept gradients | two buffers of gradients |
@@ -263,7 +263,7 @@ class UnitMemory {
   placement::ShardCut cut_;
   std::vector<std::size_t> inside_;  // place of each variable in its unit
   std::vector<std::size_t> size_;    // elements of each unit
-  std::size_t largest_ = 0;          // of those that take turns
+  std::size_t largest_ = 0;          // of the units that take turns
   Span<float> memory_, exposed_;
   std::array<float, plan::header + plan::trailer> ends_{};
   std::uint64_t version_ = 1;
@@ -288,7 +288,7 @@ template <class D> bool begin_pass(UnitMemory* units, std::size_t rows) {
   return rows != 0;
 }
 
-/// Writes the first values of all variables into memory that may have a shard of them: those that every copy has.
+/// Writes the first values of all variables into memory that may have a shard of them. All copies get the same values.
 inline void first_values(UnitMemory& memory, PlanView const& plan, Seed seed) {
   auto whole           = std::vector<float>(memory.splits() ? plan.values() : 0);
   auto const variables = Variables{memory.splits() ? Span<float>{whole} : memory.variables(), plan.variables};

@@ -10,7 +10,7 @@ namespace chorale {
 /// What a training step must compute and read for one row, whatever program does it.
 struct RowWork {
   std::size_t forward     = 0;  // multiplications of matrix products
-  std::size_t backward    = 0;  // and those of the gradients
+  std::size_t backward    = 0;  // and multiplications for the gradients
   std::size_t activations = 0;  // numbers that forward writes
   std::size_t lookups     = 0;  // numbers of tables that ids name
 

@@ -69,7 +69,7 @@ template <class... L> struct LinesOf<List<L...>> {
   }
 };
 
-/// Layers of a network without a type `layers`: those of its nodes, in the order of computation.
+/// Layers of a network without a type `layers`: the layers of its nodes, in the order of computation.
 template <class Nodes> struct LayersOfNodes;
 template <class... N> struct LayersOfNodes<List<N...>> {
   using type = List<typename N::layer...>;
@@ -231,7 +231,7 @@ template <class Net, class M, class Target> constexpr bool check_metric() {
   else return false;
 }
 
-/// A model of parts of which check_network() and Arguments have found each to be of its kind.
+/// Returns a model of parts whose kinds check_network() and Arguments have checked.
 template <class Net, class Loss, class Optimizer, class... Metrics>
 auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
   constexpr bool many   = sizeof...(Metrics) + (graph::counts_positions<Loss> ? 1 : 0) > StepHeader<float>::max_metrics;
@@ -248,7 +248,7 @@ auto compiled(Loss loss, Optimizer optimizer, Metrics... metrics) {
   }
 }
 
-/// Refuses arguments of nn::compile of which one is missing, lacks a member, or does not fit the network. Returns false
+/// Refuses the arguments of nn::compile if one is missing, lacks a member, or does not fit the network. Returns false
 /// then.
 template <class Net, class... Parts> constexpr bool check_members() {
   using All = std::tuple<Parts...>;

@@ -75,7 +75,7 @@ class CsvLines {
   }
   bool is_blank() const { return ends_.size() == 1 && text_.empty(); }
 
-  /// The cells as names of columns, each of which is there once.
+  /// The cells as names of columns. Each name must occur once.
   std::vector<std::string> names() const {
     auto all = std::vector<std::string>{};
     for (std::size_t i = 0; i < size(); ++i) all.emplace_back((*this)[i]);
@@ -162,7 +162,7 @@ inline std::string csv_row(CsvLines const& cells, CsvTable& table) {
 /// Reads a table of numbers that a run has written, or is writing: a last line that has no end and does not fit is left
 /// out.
 ///
-/// throws  BadFile with the line, if it has not as many cells as the first line has names, or a cell that is no number
+/// throws  BadFile with the line, if it has fewer or more cells than the first line, or a cell that is not a number
 /// source  RFC 4180
 inline CsvTable read_csv(std::filesystem::path const& path) {
   auto const file = InputFile{path};
@@ -193,8 +193,8 @@ inline CsvTable read_csv(std::filesystem::path const& path) {
 /// keeps   the first line names the columns, once: a resumed run appends, after it has cut a line that a crash left
 ///         half written. It does not remove steps that are repeated: tools/plot shows the later ones
 /// cost    one write for each line
-/// throws  BadFile when the file exists with other columns, or cannot be written; BadArgument for a name that is no
-///         column
+/// throws  BadFile when the file exists with other columns, or cannot be written; BadArgument for a name that is not
+///         a column
 class CsvLog {
  public:
   CsvLog(std::filesystem::path path, std::vector<std::string> columns, WallClock clock = wall_time)

@@ -13,7 +13,7 @@
 
 namespace chorale {
 
-/// The name of an event. There is no event without a name: `Event{}` does not compile, nor does an empty literal.
+/// The name of an event. Every event has a name: `Event{}` does not compile, nor does an empty literal.
 ///
 /// keeps   refers to the text and owns nothing: a literal, or lasting() text that outlives the sinks
 class EventName {
@@ -65,7 +65,7 @@ constexpr std::string_view name_of(Category category) {
 /// An activity of a rank, and its time.
 ///
 /// begin, end  of this process's steady clock: comparable within a host, and between hosts through ClockOffset
-/// keeps       events of one rank and category do not overlap; those of the parts of a step come before the step's own
+/// keeps       events of one rank and category do not overlap; events of the parts of a step come before the step's own
 struct Event {
   using Time = std::chrono::steady_clock::time_point;
 
@@ -83,7 +83,7 @@ static_assert(sizeof(Event) == 64, "a cache line");
 
 /// The metrics of a run after a step, for curves. A sink reads names and values only during the call.
 ///
-/// keeps   means over all replicas, not those of one; only the chief has them
+/// keeps   means over all replicas, not of one; only the chief has them
 struct Scalars {
   std::uint64_t step = 0;
   Span<MetricValue const> values;

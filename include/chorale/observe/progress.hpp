@@ -45,7 +45,7 @@ struct Terminal {
   }
 
   /// Applies the environment: plain if TERM is "dumb", NO_COLOR is set, or a launcher of MPI has given this process a
-  /// terminal whose output it forwards with that of others; COLUMNS, if a number, replaces the width.
+  /// terminal whose output it forwards with the output of others; COLUMNS, if a number, replaces the width.
   template <class Lookup> static Terminal of(Kind kind, std::size_t columns, Lookup&& environment) {
     auto const text = [&](char const* name) {
       char const* const value = environment(name);
@@ -71,7 +71,7 @@ struct Terminal {
 ///   for (…) progress.update(step, metrics);              // step: how many are done
 ///   progress.end_epoch(metrics);
 ///
-/// epoch   1-based; with one epoch in all there is no "Epoch" line; steps: per epoch, if known
+/// epoch   1-based; with one epoch in all, the "Epoch" line is left out; steps: per epoch, if known
 /// keeps   the bytes of tf.keras.utils.Progbar when the terminal is wide enough, else a shorter bar, then none, and
 ///         then a line that is cut to its width; one thread
 /// cost    at most one line each 0.05 s; update() reads the clock once and, after the first, allocates nothing
@@ -128,7 +128,7 @@ class ProgressLine {
 
   /// Shows the last state, whatever the time since the last update, and ends the line.
   ///
-  /// more    text behind the metrics
+  /// more    text after the metrics
   void end_epoch(Span<MetricValue const> metrics, std::string_view more = {}) {
     auto const now = clock_();
     if (!steps_) steps_ = std::max<std::size_t>(done_, 1);

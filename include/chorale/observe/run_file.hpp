@@ -24,18 +24,18 @@
 
 namespace chorale {
 
-/// The time of day in seconds since 1970, of a clock that may be set while a run goes on.
+/// The time of day in seconds since 1970, of a clock that may be set during a run.
 using WallClock = std::function<double()>;
 
 inline double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A file that a run writes while it goes on. Its folder is created if it is missing.
+/// A file that a run writes piece by piece. Its folder is created if it is missing.
 ///
 /// keeps   written bytes are with the system when the call returns: they survive this process, not a power cut
 /// throws  BadFile with the file, the byte and the reason; the file then ends where that write was to begin. Also when
-///         the path is that of a device, a FIFO or a folder; a symbolic link is followed
+///         the path names a device, a FIFO or a folder; a symbolic link is followed
 class RunFile {
  public:
   enum class Open { fresh, append };  // fresh: the earlier content is removed
@@ -96,7 +96,7 @@ class RunFile {
 /// Replaces the content of a file by `text` in one step: a concurrent reader sees the old text or the new one.
 ///
 /// keeps   a symbolic link stays one: its target is replaced
-/// throws  BadFile; the old file is then as it was. Also when the path is that of a device, a FIFO or a folder
+/// throws  BadFile; the old file is then as it was. Also when the path names a device, a FIFO or a folder
 inline void replace_file(std::filesystem::path const& name, std::string_view text) {
   auto const path  = output_file(name);
   auto const aside = path.string() + ".partial-" + std::to_string(::getpid());

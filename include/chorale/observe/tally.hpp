@@ -44,7 +44,7 @@ class Tally {
   }
   void flush() const noexcept {}
 
-  /// The lines in the order of ranks; those of a rank in the order of their first events.
+  /// The lines in the order of ranks; lines of one rank in the order of their first events.
   std::vector<Line> lines() const {
     auto const lock = std::lock_guard{mutex_};
     auto lines      = lines_;

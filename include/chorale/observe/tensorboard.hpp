@@ -162,7 +162,7 @@ class TensorBoardRun {
 
   /// Writes a picture, its bytes unchanged.
   ///
-  /// throws  BadArgument when the bytes are no PNG file, or the size or the channels cannot be
+  /// throws  BadArgument when the bytes are not a PNG file, or the size or the number of channels is not valid
   void image(std::string_view name, std::uint64_t step, PngImage const& image) {
     constexpr auto magic = std::string_view{"\x89PNG\r\n\x1a\n"};
     auto const bytes     = std::string_view{reinterpret_cast<char const*>(image.png.data()), image.png.size()};

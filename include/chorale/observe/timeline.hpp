@@ -41,7 +41,7 @@ struct TimelineOptions {
 ///            communication           ├ bucket 0 ┤├ 1 ┤
 ///            wait, input, checkpoint
 ///
-/// keeps   the file is complete JSON after every write: it can be opened while the run goes on, and after a crash. A
+/// keeps   the file is complete JSON after every write: it can be opened during the run, and after a crash. A
 ///         resumed run needs another file
 /// order   events are in the file in the order in which they were taken; times are of this process's clock, and its
 ///         offset to rank 0's is stored with them, for merge_timelines()
@@ -161,7 +161,7 @@ class Timeline {
     return (ns < 0 ? "-" : "") + std::to_string(abs / 1000) + "." + part.substr(1);
   }
 
-  /// A text as a JSON string; bytes that are no UTF-8 become U+FFFD.
+  /// A text as a JSON string; bytes that are not UTF-8 become U+FFFD.
   static std::string in_quotes(std::string_view text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }

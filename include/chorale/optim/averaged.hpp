@@ -39,7 +39,7 @@ template <Optimizer O> struct Averaged : O {
 
   float average_momentum;
 
-  /// Calls visit(name, value) for each option, those of O first. Ranks compare these.
+  /// Calls visit(name, value) for each option, beginning with O's. Ranks compare these.
   void options(auto&& visit) const {
     if constexpr (NamesOptions<O>) {
       O::options(visit);

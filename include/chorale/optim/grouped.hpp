@@ -18,8 +18,8 @@ namespace chorale::optim {
 /// Variables that are updated in another way than the others: those whose names fit a pattern.
 struct ParameterGroup {
   std::string names;           // a NamePattern: "*/bias", "dense{_i}/*"
-  float learning_rate = 1;     // times that of the optimizer
-  float weight_decay  = 1;     // times that of the optimizer
+  float learning_rate = 1;     // factor of the optimizer's
+  float weight_decay  = 1;     // factor of the optimizer's
   bool trainable      = true;  // false: no bit of them changes
 
   /// The group in one word.
@@ -40,7 +40,7 @@ inline ParameterGroup frozen(std::string names) { return {.names = std::move(nam
 /// keeps    a frozen variable keeps its bits, and its slots are zeros; a layer whose moving averages are all frozen
 ///          normalizes with them in training, as Keras' trainable = False does. The gradient of a frozen variable does not
 ///          count in global_clipnorm. It is computed and reduced all the same. Strategies whose replicas take the mean of
-///          their variables, such as LocalSgd, take that of a frozen one as well, which may round it
+///          their variables, such as LocalSgd, also average frozen ones, which may round them
 /// cost     one pass over the memory, as O, in one call for each range of variables of one group that are neighbours
 /// throws   BadArgument when a factor is negative or not finite; when a copy of a model is made: if a pattern fits no
 ///          variable, or if all variables are frozen
@@ -68,7 +68,7 @@ template <Optimizer O> struct Grouped : O {
 
   std::vector<ParameterGroup> groups;
 
-  /// Calls visit(name, value) for each option, those of O first. Ranks compare these.
+  /// Calls visit(name, value) for each option, beginning with O's. Ranks compare these.
   void options(auto&& visit) const {
     if constexpr (NamesOptions<O>) {
       O::options(visit);

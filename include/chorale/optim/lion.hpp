@@ -9,7 +9,7 @@
 namespace chorale::optim {
 
 /// w -= rate · sign(beta_1 m + (1 - beta_1) g); m = beta_2 m + (1 - beta_2) g. Every number moves by `rate`, or not at
-/// all, so that the rate is 3 to 10 times below that of Adam; one slot. On CPUs.
+/// all, so that the rate is 3 to 10 times below Adam's; one slot. On CPUs.
 ///
 /// weight_decay   each step first shrinks w by rate · weight_decay · w
 /// source         Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023; tf.keras.optimizers.Lion, with its

@@ -43,7 +43,7 @@ struct LossScale {
 ///
 ///   nn::compile<nn::WithProducts<Net, Products::fp16>>(loss, optim::LossScaled{optim::Adam{.learning_rate = 1e-3F}})
 ///
-/// keeps    the scale is a power of two: unless a number overflows or is denormal, the bits are those of O
+/// keeps    the scale is a power of two: unless a number overflows or is denormal, the bits are the same as with O
 /// source   Micikevicius et al., ICLR 2018; tf.keras.optimizers.LossScaleOptimizer
 template <Optimizer O> struct LossScaled : O {
   /// scale     the first one: a power of two, 1 to LossScale::largest
@@ -59,7 +59,7 @@ template <Optimizer O> struct LossScaled : O {
   float initial_scale;
   std::int64_t growth_steps;
 
-  /// Calls visit(name, value) for each option, those of O first. Ranks compare these.
+  /// Calls visit(name, value) for each option, beginning with O's. Ranks compare these.
   void options(auto&& visit) const {
     if constexpr (NamesOptions<O>) O::options(visit);
     visit("initial_scale", initial_scale);

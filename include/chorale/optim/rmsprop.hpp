@@ -16,7 +16,7 @@ namespace chorale::optim {
 /// keeps    v - a² counts as 0 where rounding makes it negative; Keras takes the root of a negative number there
 /// source   Tieleman & Hinton, 2012; centered: Graves, 2013; tf.keras.optimizers.RMSprop, with its defaults
 struct RMSprop {
-  static constexpr int slots = 3;  // v; then those of b and a that are in use
+  static constexpr int slots = 3;  // v; then b and a, where they are in use
 
   Rate learning_rate    = 1e-3F;
   float rho             = 0.9F;

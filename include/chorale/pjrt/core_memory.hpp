@@ -32,7 +32,7 @@ class CoreMemory {
   /// True if each core has a shard of the slots.
   bool in_shards() const { return device_.shards_slots() && cores() > 1; }
 
-  /// The variables that a core has, sent there if the host's are newer; and behind them the slots, if they were asked for.
+  /// The variables that a core has, sent there if the host's are newer; after them the slots, if they were requested.
   std::vector<pjrt::Buffer>& variables(std::size_t core) {
     send();
     return held_[core];
@@ -58,7 +58,7 @@ class CoreMemory {
     if (newest_ == Newest::both) newest_ = Newest::host;
   }
 
-  /// Copies variables and slots to the host, if those of the cores are newer.
+  /// Copies variables and slots to the host, if the cores' are newer.
   void bring_back() {
     if (newest_ != Newest::cores) return;
     auto copies     = std::vector<pjrt::Event>{};
@@ -112,7 +112,7 @@ class CoreMemory {
   void each_whole_slot(auto&& f) const {
     for (std::size_t slot = 0; slot < num_slots_ && !in_shards(); ++slot) each_slot(slot, f);
   }
-  /// Calls f(index, slot, room for all shards, elements of one) for each slot of which cores have shards.
+  /// Calls f(index, slot, room for all shards, elements of one) for each slot that cores have in shards.
   void each_sharded(auto&& f) const {
     if (!in_shards()) return;
     auto const shard = static_cast<std::size_t>(shard_of_trained(plan_, static_cast<int>(cores())));
@@ -124,7 +124,7 @@ class CoreMemory {
     auto const shape = pjrt::shape_of<float>(pjrt::Dims{std::span{dims.data(), dims.size()}});
     held_[core].push_back(device_.client().put(data, shape, device_.cores()[core]));
   }
-  /// Copies variables to the cores, if those of the host are newer.
+  /// Copies variables to the cores, if the host's are newer.
   void send() {
     if (newest_ != Newest::host) return;
     for (std::size_t core = 0; core < cores(); ++core) {

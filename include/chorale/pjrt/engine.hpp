@@ -151,7 +151,7 @@ template <class Net, class Losses, class Optimizer> class Engine {
     read_outputs(run(StepKind::predict, batch, {}), batch.rows, 0);
   }
 
-  /// Output o of the rows of the last batch of which outputs were asked for: (B, ..).
+  /// Output o of the rows of the last batch whose outputs were requested: (B, ..).
   Span<float const> output(std::size_t o) const { return outputs_[o]; }
 
  private:
@@ -307,7 +307,7 @@ template <class Net, class Losses, class Optimizer> class Engine {
     return {std::min(rows, core * n), std::min(rows, (core + 1) * n)};
   }
 
-  /// Copies rows of a field to a core, with zeros in place of those that are missing.
+  /// Copies rows of a field to a core, with zeros in place of missing rows.
   template <class T> void put_rows(Span<T> all, std::size_t rows, Range mine, std::int64_t room, auto const& put) {
     using Number            = std::remove_const_t<T>;
     auto const width        = rows == 0 ? std::size_t{0} : all.size() / rows;

@@ -19,10 +19,10 @@
 
 namespace chorale::placement {
 
-/// Which server holds which piece of which variable: the result of lay_out().
+/// The server that holds each piece of each variable: the result of lay_out().
 ///
-/// keeps   pieces are in the order of variables, then of rows; those of one variable are cut along one axis, are
-///         disjoint, and cover it
+/// keeps   pieces are in the order of variables, then of rows; the pieces of a variable are cut along one axis,
+///         are disjoint, and cover it
 template <class Pieces = std::vector<Piece>, class Variables = std::vector<VariableShape>> struct Layout {
   Variables variables{};
   Pieces pieces{};
@@ -51,7 +51,7 @@ template <class Pieces = std::vector<Piece>, class Variables = std::vector<Varia
     return sum;
   }
 
-  /// The bytes of the heaviest server over those of the mean one: 1 is even, `servers` is all on one.
+  /// The bytes of the heaviest server over the mean of all: 1 if they are even, `servers` if one server has all.
   constexpr double imbalance() const {
     auto loads = std::vector<std::size_t>(static_cast<std::size_t>(servers), 0);
     for (auto const& piece : pieces) loads[static_cast<std::size_t>(piece.server)] += bytes_of(piece);
@@ -170,7 +170,7 @@ template <class S, auto const& variables, int servers, int slots> constexpr auto
 ///   constexpr auto& fixed = layout_of<GreedyByBytes, shapes, 3>;               // shapes: static constexpr std::array
 ///
 /// slots   numbers that the optimizer keeps for each element: 2 for Adam. They are beside their piece and only count
-/// throws  BadArgument when there is no server, the bytes do not fit into 64 bits, or a Sharding leaves rows out
+/// throws  BadArgument when servers is below 1, the bytes do not fit into 64 bits, or a Sharding leaves rows out
 template <Sharding S>
 constexpr Layout<> lay_out(S const& sharding, Span<VariableShape const> variables, int servers, int slots = 0) {
   return {{variables.begin(), variables.end()}, detail::pieces_of(sharding, variables, servers, slots), servers, slots};

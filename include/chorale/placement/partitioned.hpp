@@ -98,7 +98,7 @@ template <class P, class Servers = RoundRobin> struct Partitioned : Central {
 
   static constexpr bool has_axis(VariableShape const& variable) { return P::axis < variable.rank; }
 
-  /// True if any variable has the axis, or there are no variables.
+  /// True if any variable has the axis, or if the list is empty.
   static constexpr bool applies_to(Span<VariableShape const> variables) {
     return variables.empty() || std::any_of(variables.begin(), variables.end(), has_axis);
   }

@@ -38,7 +38,7 @@ template <auto operation> struct Partial {
 struct Shard {
   int rank = 0, world = 1;
 
-  /// throws  BadArgument when there is no such rank
+  /// throws  BadArgument when rank is not in 0 .. world - 1
   constexpr Range of(std::size_t elements) const {
     auto const lines = VariableShape{"memory", {elements / plan::align}};
     auto const mine  = layout(lines, static_cast<std::size_t>(rank), static_cast<std::size_t>(world)).along;
@@ -46,12 +46,12 @@ struct Shard {
   }
 };
 
-/// Flat values with the type of their layout, from which follows what can be computed of them: a norm of mirrored values
-/// is that of the whole, of sharded ones it needs all shards, and of partial ones there is none.
+/// Flat values with the type of their layout, which decides what can be computed of them: mirrored values give the norm
+/// of the whole, sharded ones need all shards for it, and partial ones have none.
 template <Placement P> struct Placed {
   Span<float const> values;
 };
-/// Flat values of which this rank has those of a range.
+/// Flat values; this rank has a range of them.
 template <int axis> struct Placed<Sharded<axis>> {
   Span<float const> values;  // of the whole, from element `first` on
   Range mine;

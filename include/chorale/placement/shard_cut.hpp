@@ -23,11 +23,11 @@ struct ShardRun {
   friend constexpr bool operator==(ShardRun const&, ShardRun const&) = default;
 };
 
-/// Flat memory cut into parts, each of which is cut for all ranks by itself, so that every rank has its share of every
+/// Flat memory cut into parts. Each part is cut separately for all ranks, so that every rank has its share of every
 /// part. A part is one range, or several that count as one.
 ///
 ///   whole     |      part 0       |   part 1  |
-///   rank 0    |*******            |****       |        its own memory: the shard of part 0, then that of part 1
+///   rank 0    |*******            |****       |        its own memory: its shard of part 0, then of part 1
 ///   rank 1    |       ******      |    ****   |
 ///   rank 2    |             ******|        ***|
 ///

@@ -99,7 +99,7 @@ struct Piece {
 /// keeps   the pieces of all ranks are disjoint, in order, and cover the variable; they differ by at most one row, and the
 ///         first are the larger ones. Some are empty if there are fewer rows than ranks; along an axis that the variable
 ///         does not have, rank 0 gets all of it
-/// throws  BadArgument when there is no such rank
+/// throws  BadArgument when rank is not below world
 /// source  the layout "div" of tf.distribute's partitioners
 constexpr Piece layout(VariableShape const& shape, std::size_t rank, std::size_t world, int axis = 0) {
   CHORALE_EXPECTS(rank < world,

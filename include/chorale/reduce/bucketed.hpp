@@ -23,7 +23,7 @@ concept BucketCut = requires(std::size_t elements, Span<std::size_t const> layer
 };
 
 /// Buckets that end where a layer ends, as soon as they hold that many bytes: a larger layer is one bucket. Without
-/// Bucketed a model has those of plan::bucket_bytes, of which the first is cut again. See with_small_first.
+/// Bucketed a model has buckets of plan::bucket_bytes; the first one is cut again. See with_small_first.
 ///
 /// source  bucket_cap_mb of DistributedDataParallel; bytes_per_pack of tf.distribute.experimental.CommunicationOptions
 template <std::size_t least> struct BucketBytes {
@@ -70,7 +70,7 @@ struct BucketPerLayer {
 ///
 ///   Trainer{model, strategy, Bucketed<RingAllReduce, BucketBytes<25 << 20>>{}, TcpTransport{..}};
 ///
-/// C       BucketBytes<n>, BucketCount<n>, OneBucket, BucketPerLayer, or a type of one's own: see BucketCut
+/// C       BucketBytes<n>, BucketCount<n>, OneBucket, BucketPerLayer, or another type: see BucketCut
 /// cost    R's, for each bucket
 /// order   R's, within each bucket: other cuts may give other bits, except under Reproducible
 template <class R, class C> struct Bucketed : R {

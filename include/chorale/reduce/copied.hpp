@@ -22,7 +22,7 @@ namespace chorale {
 ///
 /// Parts use the two halves of copies() in turn, so that no rank waits before it copies the next part.
 ///
-/// cost    1 or 2 rendezvous for each part; `steps` counts those of one part. Each rank reads 2(P-1)/P · S bytes of its
+/// cost    1 or 2 rendezvous for each part; `steps` counts them for one part. Each rank reads 2(P-1)/P · S bytes of its
 ///         peers' copies, or (P-1) S of short ones. No message, no scratch, no allocation
 /// order   every element is combined in the order of ranks 0, 1, .., P-1, as by DirectAllReduce: the same bits
 /// keeps   blocks until it is complete; DirectAllReduce needs no copies for an x in the transport's arena

@@ -21,7 +21,7 @@ template <Reducible T, class F> void combine_two(T* __restrict a, T* __restrict 
   for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = combined(a[i], b[i]);
 }
 
-/// Combines elements `part` of all buffers, in the order of the buffers, and writes the result into those of `to`.
+/// Combines elements `part` of all buffers, in the order of the buffers, and writes the result to `part` of each `to`.
 template <Reducible T, class F> void combine_all(Span<T* const> buffers, Span<T* const> to, Range part, F combined) {
   constexpr std::size_t segment = 4'096 / sizeof(T);  // partial results stay in the L1 cache
   std::array<T, segment> results;

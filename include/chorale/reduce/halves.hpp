@@ -51,7 +51,7 @@ template <class R> requires requires { requires R::own_thread; } struct KeepsThr
 }  // namespace detail
 
 /// The first half of R: of each bucket, the ranks whose shards are in it get its sums. The other elements of a buffer
-/// are scratch afterwards. What every rank needs, such as the header of gradients, is a message of its own.
+/// are scratch afterwards. What every rank needs, such as the header of gradients, is a separate message.
 ///
 /// keeps   shards are where place() says
 /// cost    of all buckets together, a rank sends the buffer without its own shard: (P-1)/P of the bytes
@@ -122,7 +122,7 @@ template <int L, class R> struct ReduceScatterOf<Reproducible<L, R>> {
     return {Reproducible<L, R>::traffic_of(ranks), Reproducible<L, typename R::scatter>::traffic_of(ranks)};
   }
 
-  /// Stores the sums of this rank's shard in x, and those of all that is before and after the shards.
+  /// Stores the sums of this rank's shard in x, and the sums of all that is before and after the shards.
   template <Endpoint E>
   void all_reduce(E& at, Traffic const& traffic, shard_tree::Sums const& mine, Span<float> x, Tag tag = {},
                   CallSite where = CallSite::here()) const {
@@ -133,11 +133,11 @@ template <int L, class R> struct ReduceScatterOf<Reproducible<L, R>> {
   }
 };
 
-/// The second half of R: every rank gets all shards of a buffer, each of which its owner has.
+/// The second half of R: every rank gets all shards of a buffer, each from its owner.
 template <class R> struct GatherOf {
   using type = typename R::gather;
 };
-/// The second half of Reproducible is that of R: nothing is added up in it.
+/// The second half of Reproducible is R's: nothing is added up in it.
 template <int L, class R> struct GatherOf<Reproducible<L, R>> {
   using type = typename R::gather;
 };

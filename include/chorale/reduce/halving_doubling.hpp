@@ -20,8 +20,8 @@ namespace chorale {
 ///   step 2   0   -> 1    1   -> 0    2   -> 3    3   -> 2    ┐ all-gather: keep what arrives
 ///   step 3   0 1 -> 2    0 1 -> 3    2 3 -> 0    2 3 -> 1    ┘
 ///
-/// cost    2 log2 P steps; 2(P-1)/P · S bytes sent per rank, as around a ring. Where P is no power of two, Q is the
-///         next one below: 2 log2 Q + 2 steps, and 2(Q-1)/Q · S + S bytes
+/// cost    2 log2 P steps; 2(P-1)/P · S bytes sent per rank, as around a ring. Where P is not a power of two, Q is
+///         the next one below: 2 log2 Q + 2 steps, and 2(Q-1)/Q · S + S bytes
 /// order   ranks r and r + Q/2, then the sums of ranks Q/4 apart, and so on; the lower rank first
 /// source  Rabenseifner, ICCS 2004
 struct HalvingDoublingAllReduce : ScheduledAllReduce<HalvingDoublingAllReduce> {

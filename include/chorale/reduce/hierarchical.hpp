@@ -133,7 +133,7 @@ template <class Far, LayeredEndpoint E, Reducible T> class HierarchicalOperation
 ///
 /// cost    with L ranks on each of N nodes: 2(L-1) steps near, Far's for N ranks and S/L bytes far. In all the bytes of
 ///         a ring, and at most its steps; more where Far costs more than a ring
-/// order   on each node that of a ring, or the near transport's; then that of Far
+/// order   on each node a ring's, or the near transport's; then Far's
 template <class Far = HalvingDoublingAllReduce> struct HierarchicalAllReduce {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
     return {.steps = 2 * (ranks - 1),

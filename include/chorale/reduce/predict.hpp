@@ -37,7 +37,7 @@ constexpr std::string_view name(ReduceKind a) {
 namespace detail {
 
 /// Walks through a schedule step by step, with a clock for each rank, and finds the time that a simulation would
-/// measure, without ranks, data and events. Messages use lines in the order of steps, within a step in that of time.
+/// measure, without ranks, data and events. Messages use lines in the order of steps, within a step in order of time.
 class ScheduleWalk {
  public:
   ScheduleWalk(NetworkModel const& model, int ranks)

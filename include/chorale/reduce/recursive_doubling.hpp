@@ -44,8 +44,8 @@ struct Core {
 ///   step 1       <------------------>
 ///                         <------------------>
 ///
-/// cost    log2 P messages that must follow one another, and S bytes with each; where P is no power of two, one more
-///         before or after them, and both when more than half of the core has an extra rank
+/// cost    log2 P messages that must follow one another, and S bytes with each; where P is not a power of two, one
+///         more before or after them, and both when more than half of the core has an extra rank
 /// order   ((0 + 1) + (2 + 3)) + .. on all ranks, in the order of ranks; the sum of two NaNs is the same NaN on all
 /// source  Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005
 struct RecursiveDoublingAllReduce : ScheduledAllReduce<RecursiveDoublingAllReduce> {

@@ -75,7 +75,7 @@ template <int L = 64, Schedule R = RingAllReduce> struct Reproducible {
   std::size_t bucket_bytes = std::size_t{1} << 20;  // sent together; the bits do not depend on it
   Span<std::size_t const> bucket_ends{};            // in x, ascending, where it is cut instead
 
-  /// The bytes that all ranks together send, divided by those that R alone would send.
+  /// Returns the bytes that all ranks together send, divided by the bytes that R alone would send.
   static double traffic_factor(int ranks) {
     auto ours = 0.0, theirs = 0.0;
     each_message(ranks, [&](Rank, std::size_t nodes) {
@@ -152,7 +152,7 @@ template <int L = 64, Schedule R = RingAllReduce> struct Reproducible {
     }
   }
 
-  /// Stores the sum of all ranks' x in x: that of rank r is shard share(L, r, P).begin, and its other shards are zeros.
+  /// Stores the sum of all ranks' x in x: rank r's x is shard share(L, r, P).begin, and its other shards are zeros.
   ///
   /// throws  BadArgument for an operation other than sum
   template <Endpoint E>

@@ -21,7 +21,7 @@ namespace chorale {
 
 /// One collective operation to be carried out: what it is, and on which memory.
 ///
-/// in          the elements to send, as many as in x, if they are not those of x
+/// in          the elements to send, as many as in x, if x itself is not sent
 /// ends        where each chunk of x ends, if chunks are uneven
 /// announced   true if the caller has announced an operation for this tag that the messages belong to
 template <class T> struct CollectiveCall {

@@ -181,7 +181,7 @@ template <Schedule S> constexpr FirstFlaw check_up_to(int most) {
 /// The first flaw for up to 16 ranks, found once for all operations of a schedule.
 template <Schedule S> inline constexpr FirstFlaw first_flaw_of = check_up_to<S>(16);
 
-/// Compiles only if there is no flaw; else the compiler's message shows v: number of ranks, rank, step and chunk.
+/// Compiles only without a flaw; else the compiler's message shows v: number of ranks, rank, step and chunk.
 template <class S, FirstFlaw v> struct Proof {
   static_assert(v.flaw != Flaw::no_such,
                 "chorale: this schedule names a rank or a chunk that there is not. "

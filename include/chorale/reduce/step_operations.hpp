@@ -64,8 +64,8 @@ struct StepOperations {
     if (operation.ranks > 1) all.push_back(std::move(operation));
   }
 
-  /// Lines that ranks compare when they connect, of which equal operations in a row are one. At most 65: the last one is
-  /// then the hash of all.
+  /// Returns the lines that ranks compare when they connect; equal operations in a row are one line. At most 65: the
+  /// last one is then the hash of all.
   ///
   ///   operation 0: all_reduce float[10480] of 4 ranks by RingAllReduce: gradients
   ///   operation 1: all_reduce float[65536] of 4 ranks by RingAllReduce: gradients, 7 times

@@ -47,7 +47,7 @@ struct BinaryTree {
 ///             3   4   5               down    steps 4 to 7: steps 3 to 0, reversed
 ///
 /// cost    2 floor(log2 P) messages that must follow one another; an inner rank sends 3 S bytes, once up and twice down
-/// order   a rank's own value, then the sum of its left branch, then that of its right branch
+/// order   a rank's own value, then the sum of its left branch, then the sum of its right branch
 struct TreeAllReduce : ScheduledAllReduce<TreeAllReduce> {
   static constexpr Cost cost(int ranks, std::size_t bytes) {
     auto const sent = ranks == 1 ? 0 : ranks == 2 ? 1 : ranks <= 4 ? 2 : 3;
@@ -70,7 +70,7 @@ struct TreeAllReduce : ScheduledAllReduce<TreeAllReduce> {
 ///             first half of x          second half
 ///
 /// cost    2 floor(log2 P) messages that must follow one another; no rank sends more than 2 S bytes, as around a ring
-/// order   in each tree, a rank's own value, then the sum of its left branch, then that of its right branch
+/// order   in each tree, a rank's own value, then the sum of its left branch, then the sum of its right branch
 /// source  Sanders, Speck & Träff, Parallel Computing 35, 2009
 struct DoubleTreeAllReduce : ScheduledAllReduce<DoubleTreeAllReduce> {
   static constexpr Cost cost(int ranks, std::size_t bytes) {

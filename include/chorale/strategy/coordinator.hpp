@@ -88,7 +88,7 @@ template <class Model, class D, Endpoint E> class WorkerContext {
     return client_->update_on_server(model().net.variables(), update, names, args...);
   }
 
-  /// Replaces the servers' values by those of the first copy, such as those of a checkpoint.
+  /// Replaces the servers' values by the values of the first copy, e.g. from a checkpoint.
   void assign() {
     client_->assign(model().net.variables());
     spread([&](Span<float> to, std::uint64_t&) { std::ranges::copy(model().net.variables().values, to.begin()); });
@@ -99,7 +99,7 @@ template <class Model, class D, Endpoint E> class WorkerContext {
     team_.run(work, [](std::size_t, std::exception const&) {});  // no device waits for another
   }
 
-  /// Adds the gradients of all copies, in their order, to those of the first; each device adds a part of them.
+  /// Adds the gradients of all copies, in their order, to the first copy's gradients; each device adds a part of them.
   void add_up() {
     if (copies_.size() == 1) return;
     run([&](std::size_t i) {
@@ -160,7 +160,7 @@ template <class Model, class D, Endpoint E> class WorkerContext {
 /// program   called as program(coordinator, here): a Coordinator, and a WorkerContext that runs no closures
 /// returns   a report from each server of this process
 /// keeps     what Coordinator keeps if a worker is lost. The consistency is Asynchronous: no closure waits for another
-/// throws    what program threw; BadArgument when there is no worker besides the coordinator; PeerLost in workers when
+/// throws    what program threw; BadArgument when the coordinator has no other worker; PeerLost in workers when
 ///           the coordinator is lost, or a server
 template <placement::Sharding P, Device D, class Model, class T, class... Known, class Program>
 std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchronous, P, D> const& strategy,
@@ -214,7 +214,7 @@ std::vector<parameter_server::Report> coordinate(ParameterServerStrategy<Asynchr
       threads.emplace_back("worker " + std::to_string(endpoints[i].rank()), [&run, i] {
         try {
           run(i);
-        } catch (std::exception const&) {  // a worker is lost: the coordinator goes on
+        } catch (std::exception const&) {  // a worker is lost: the coordinator continues
         }
       });
     run(0);

@@ -20,11 +20,11 @@ namespace chorale {
 ///
 /// keeps   within an epoch, copies only stay close; after each epoch all are bit-equal: their mean
 /// cost    one message of all variables each way per step, whatever the number of replicas; a replica waits for at most
-///         one other. Of a table whose gradient is rows, those that any replica has changed in the epoch, as far as this
-///         one has heard of them: 4 bytes and a vector each; at the end of an epoch also the table once for each slot of
-///         the optimizer
-/// source  Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017; the pairs are
-///         those of a round-robin tournament
+///         one other. For a table whose gradient is rows, it sends the rows that it knows to be changed in the epoch,
+///         by any replica: 4 bytes and a vector each; at the end of an epoch also the table once for each slot of the
+///         optimizer
+/// source  Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017; the pairs
+///         form a round-robin tournament
 template <Strategy Base> class Gossip {
  public:
   using device                                   = typename Base::device;

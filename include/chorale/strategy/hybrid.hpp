@@ -115,7 +115,7 @@ template <int L, class R> inline constexpr bool sends_halves<Reproducible<L, R>>
 
 }  // namespace detail
 
-/// Replica of a HybridStrategy: its rank is that among all ranks, and its shards are those of its node.
+/// Replica of a HybridStrategy: its rank is its number among all ranks, its shards are cut for the ranks of its node.
 template <int within, class R, class E>
 class HybridReplica : private detail::HasNode<within, E>,
                       public UnitReplica<R, detail::NodeEndpoint<E>>,
@@ -128,26 +128,26 @@ class HybridReplica : private detail::HasNode<within, E>,
  public:
   HybridReplica(R by, E& at) : Node{at}, Units{std::move(by), *this->node}, All{at} {}
 
-  // Among all ranks, not those of the node alone.
+  // Operations among all ranks, not among the ranks of the node alone.
   using All::id, All::num_replicas, All::all_reduce, All::reduce, All::mean, All::sums;
   using All::exchange, All::all_gather, All::broadcast, All::barrier, All::sent, All::now;
   template <std::same_as<Gradients> G> void all_reduce(G& gradients) {
     Units::all_reduce(gradients);
   }  // which refuses them
 
-  /// Brings the shards of the first node to rank 0, which needs no others: those of each node are the whole.
+  /// Gathers the shards of the first node on rank 0. Other nodes send nothing: its shards make up the whole.
   void gather_shards(placement::ShardCut const& cut, Span<float const> mine, Span<float> whole, std::size_t times = 1) {
     if (id() < within) Units::gather_shards(cut, mine, whole, times);
   }
-  /// Brings each replica its shard from rank 0: those of the first node pass theirs on to the other nodes.
+  /// Scatters the shards from rank 0 to the ranks of the first node, which pass them on to the other nodes.
   void scatter_shards(placement::ShardCut const& cut, Span<float> whole, Span<float> mine, std::size_t times = 1) {
     if (id() < within) Units::scatter_shards(cut, whole, mine, times);
     chorale::broadcast(this->node->between, mine, 0, detail::NodeEndpoint<E>::of_between);
   }
 };
 
-/// Synchronous data parallelism with shards within a node and copies between nodes: each rank keeps a shard of what Zero
-/// says, one of as many as its node has ranks, and the same as one rank of each other node. Layers are gathered among
+/// Synchronous data parallelism with shards within a node and copies between nodes: each rank keeps a shard of what
+/// Zero says, cut for the ranks of its node; one rank of each other node has the same shard. Layers are gathered among
 /// the ranks of a node alone. What leaves a node are the sums of gradients, once for each shard.
 ///
 ///   HybridStrategy<Zero::three, 8>{Cluster::from_env()}                       nodes of 8 workers that are neighbours
@@ -155,12 +155,12 @@ class HybridReplica : private detail::HasNode<within, E>,
 ///   HybridStrategy<Zero::two, 2>{Cpu::split(4)}                               2 x 2 devices of this process
 ///
 /// within    ranks of a node: 0 to within - 1 are the first one
-/// keeps     after every step all nodes have the same bits. Under Reproducible these are those of one replica with the
-///           whole batch, clipped or not. A checkpoint has no trace of shards
-/// cost      of memory that of ShardedStrategy<zero> on `within` ranks. Of bytes its as well, and between nodes, N of
-///           them, 2 (N-1)/N of a shard of the gradients, after backward. Under Reproducible each rank gets all sums of
+/// keeps     after every step all nodes have the same bits. Under Reproducible these are the bits of one replica with
+///           the whole batch, clipped or not. A checkpoint has no trace of shards
+/// cost      memory and bytes of ShardedStrategy<zero> on `within` ranks, and between nodes, N of them, 2 (N-1)/N of
+///           the bytes of a shard of the gradients, after backward. Under Reproducible each rank gets all sums of
 ///           a unit from all ranks, as a mirrored replica does
-/// throws    BadArgument when the ranks are no multiple of `within`, and as ShardedStrategy
+/// throws    BadArgument when the number of ranks is not a multiple of `within`, and as ShardedStrategy
 /// source    Zhao et al., "PyTorch FSDP", VLDB 2023: hybrid sharding
 template <Zero zero, int within, Device D = DefaultDevice> class HybridStrategy {
   static_assert(
@@ -184,14 +184,14 @@ template <Zero zero, int within, Device D = DefaultDevice> class HybridStrategy 
 
   int num_replicas() const { return ranks_.num_replicas(); }
   std::vector<D> local_devices() const { return ranks_.local_devices(); }
-  /// All ranks, and those of this process. What ranks compare when they connect includes the size of nodes.
+  /// Returns all ranks, and which of them this process has. Ranks also compare the size of nodes when they connect.
   Group group() const {
     auto const all = ranks_.group();
     auto meeting   = all.meeting();
     meeting.lines.push_back("shards within nodes of " + std::to_string(within) + " ranks");
     return {all.size(), all.local(), std::move(meeting)};
   }
-  /// The shard of a rank: one of those of its node.
+  /// The shard of a rank, among the shards of its node.
   static chorale::placement::Shard shard_of(Rank rank) { return {rank % within, within}; }
 
   void update(auto& replica, auto& model, Gradients& gradients) const { ranks_.update(replica, model, gradients); }

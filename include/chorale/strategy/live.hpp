@@ -225,7 +225,7 @@ template <class S, class R, class T> requires detail::fit_together<S, R, T> clas
   static constexpr bool deals_shards = std::is_same_v<Self, Replica<R, endpoint>> &&
                                        requires(Self& one, std::vector<int> ends) { one.deal_shards(ends); };
   BatchShares const& shares() const { return shares_; }
-  /// The speeds of shares from those of all replicas: of several with one share, the slowest sets its time.
+  /// Returns the speed of each share from the speeds of all replicas: the slowest replica of a share sets its time.
   std::vector<Throughput> slowest_of_shares(std::vector<Throughput> const& speeds) const {
     auto slowest = std::vector<Throughput>(static_cast<std::size_t>(num_shares()));
     for (std::size_t rank = 0; rank < speeds.size(); ++rank) {

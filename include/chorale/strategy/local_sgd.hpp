@@ -16,9 +16,9 @@ namespace chorale {
 /// keeps   after every h-th step, and after each epoch, all copies of a variable are bit-equal: their mean, weighted by
 ///         the rows that each replica has trained on since the last average. Optimizer state differs until the end of
 ///         an epoch. With h = 1 and plain SGD this is MirroredStrategy, up to rounding
-/// cost    1/h of the bytes of an all-reduce in every step. Of a table whose gradient is rows, those that a replica has
-///         changed in h steps, 8 bytes and a vector each; at the end of an epoch the table once for each slot of the
-///         optimizer
+/// cost    1/h of the bytes of an all-reduce in every step. For a table whose gradient is rows, 8 bytes and a vector
+///         for each row that a replica has changed in h steps; at the end of an epoch the table once for each slot
+///         of the optimizer
 /// source  Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019
 template <int h, Strategy Base> class LocalSgd {
   static_assert(h >= 1, "chorale: LocalSgd<h> averages every h steps, and h is at least 1");

@@ -64,7 +64,7 @@ constexpr std::size_t received_by(PlanView const& plan, placement::Shard at, boo
   return sum;
 }
 
-/// Bytes of messages that R keeps to add up the gradients of units: those of two buffers and of the kept unit.
+/// Bytes of messages that R keeps to add up the gradients of units: messages for two buffers and the kept unit.
 template <class R>
 constexpr std::size_t received_in_units(PlanView const& plan, UnitsView const& units, placement::Shard at, bool clips) {
   using Exact = RecursiveDoublingAllReduce;
@@ -120,15 +120,15 @@ constexpr ReplicaMemory memory_in_units(ReplicaMemory whole, PlanView const& pla
 /// at      the rank, of so many
 /// clips   true: the global norm of gradients is clipped
 /// units   of the network, if S keeps shards of gradients: two take turns in buffers of gradients, and of gathered layers
-/// keeps   received is that of schedules. Reduces without one, and Reproducible, whose messages are as many as a step has,
-///         add nothing to it
+/// keeps   received counts the messages of schedules. Reduces without one, and Reproducible, whose messages are as many
+///         as a step has, add nothing to it
 template <class S, class R>
 constexpr ReplicaMemory memory_under(ReplicaMemory whole, PlanView const& plan, int slots, placement::Shard at,
                                      bool clips = false, [[maybe_unused]] UnitsView const& units = {}) {
   if constexpr (requires { S::memory(whole, plan, slots, at); }) {
     return S::memory(whole, plan, slots, at);
   } else {
-    if constexpr (shares_variables<S>)  // the first replica has those of all
+    if constexpr (shares_variables<S>)  // the first replica has the only ones
       if (at.rank != 0) whole.variables = whole.slots = 0;
     if constexpr (shards_gradients<S>) {
       whole          = detail::memory_in_units(whole, plan, units, slots, at, shards_variables<S>);

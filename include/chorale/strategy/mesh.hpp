@@ -46,8 +46,8 @@ template <Zero zero> ShardedAlong<zero> sharded(std::string axis) { return {std:
 ///   MeshStrategy{Mesh<Axis<"data", 4>, Axis<"tensor", 2>>{Cluster::from_env()}, sharded<Zero::one>("data")}
 ///
 /// keeps   all copies of a variable, or of one part of it, are bit-equal after every step. Under Reproducible the bits
-///         are those of one replica with the whole batch, if those of the layers are. A checkpoint has whole variables
-/// cost    along the data axis that of the Reduce; where the mesh has other axes, 4 numbers among the ranks with the
+///         equal one replica's with the whole batch, if the bits of layers do. A checkpoint has whole variables
+/// cost    along the data axis the Reduce's; where the mesh has other axes, 4 numbers among the ranks with the
 ///         same rows in each step. Clipping to a norm: see docs/42-strategies.md
 /// throws  BadArgument when a part does not fit the mesh; PeerLost when a replica fails
 /// source  jax.sharding.Mesh; Shoeybi et al., "Megatron-LM", 2019
@@ -82,7 +82,7 @@ template <class M, class... Parts> class MeshStrategy {
   Group group() const { return mesh_.group(); }
   std::vector<device> local_devices() const { return mesh_.local_devices(); }
 
-  /// The operations of a step. Those of layers, and of the norm of what is split, are not known to a plan.
+  /// Returns the operations of a step. A plan does not know the operations of layers, or of the norm of what is split.
   template <class R> StepOperations step_operations(PlanView const& plan, R const& reduce, int) const {
     auto made     = StepOperations{};
     made.is_known = !shards_optimizer && !is_split(plan.variables);

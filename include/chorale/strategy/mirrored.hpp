@@ -15,8 +15,8 @@ namespace chorale {
 ///   MirroredStrategy{Cpu::split(4)}        these devices
 ///
 /// keeps   all copies of a variable are bit-equal after every step
-/// throws  BadArgument when the list of devices is empty; PeerLost when a replica fails: the variables are those of
-///         the step before
+/// throws  BadArgument when the list of devices is empty; PeerLost when a replica fails: the variables then have the
+///         values of the step before
 /// source  tf.distribute.MirroredStrategy
 template <Device D = DefaultDevice> class MirroredStrategy {
  public:

@@ -59,7 +59,7 @@ inline std::vector<std::string> addresses_of(Cluster const& cluster, int devices
 /// ranks   of worker w with d devices: w · d to w · d + d - 1
 /// keeps   all copies of a variable are bit-equal after every step
 /// throws  BadArgument when the cluster has tasks that this strategy cannot use, or this process is not a worker;
-///         PeerLost when a replica fails: the variables are those of the step before
+///         PeerLost when a replica fails: the variables then have the values of the step before
 /// source  tf.distribute.MultiWorkerMirroredStrategy
 template <Device D = DefaultDevice> class MultiWorkerMirroredStrategy {
  public:

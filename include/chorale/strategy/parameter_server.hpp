@@ -33,7 +33,7 @@ namespace chorale {
 ///   ParameterServerStrategy{Cluster::from_env(), Asynchronous{}, placement::GreedyByBytes{}, Cpu::split(2)}
 ///                                                                                       two devices in each worker
 ///
-/// ranks   first the replicas, those of worker w with d devices from w · d on; then servers
+/// ranks   first the replicas, where worker w with d devices has ranks from w · d on; then servers
 /// keeps   what Consistency defines, for workers: the replicas of one worker make one push together. Gradients are
 ///         means over the rows of their push, or of their round. Of a table whose gradient is rows, a push has those
 ///         rows, and a worker gets back the rows that any worker has changed since

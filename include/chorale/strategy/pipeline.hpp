@@ -37,7 +37,7 @@ template <PipelineSchedule S> Pipelined<S> pipelined() { return {}; }
 /// along the axis "data", if there is one.
 ///
 /// keeps   variables that several stages use are bit-equal on all of them. Under Reproducible the micro-batches are the
-///         logical shards, and the bits are those of one replica with the whole batch, whatever the number of stages. A
+///         logical shards, and the bits equal one replica's with the whole batch, whatever the number of stages. A
 ///         checkpoint has whole networks, and no trace of stages
 /// cost    a message for each value that crosses a cut and each micro-batch, and one back for its gradient; 16 numbers
 ///         among all stages in each step, and the squares of a few lines where gradients are clipped
@@ -90,8 +90,8 @@ template <class M, PipelineSchedule S> class MeshStrategy<M, Pipelined<S>> {
     return nn::Staged<Model>::template lines<S, stages, device>();
   }
 
-  /// Memory of one rank that trains a model, before any of it is allocated: that of its stage. Gradients of micro-batches
-  /// under Reproducible come on top, and messages of its sums.
+  /// Returns the memory in which one rank trains its stage of a model, before any of it is allocated. Under
+  /// Reproducible, gradients of micro-batches and messages of its sums come on top.
   ///
   /// rows    of the rank's share of a batch
   template <class R, class Model>
@@ -110,7 +110,7 @@ template <class M, PipelineSchedule S> class MeshStrategy<M, Pipelined<S>> {
     model.optimizer.apply(model.net.variables(), gradients);
   }
 
-  /// Those of a pipeline depend on the stage: they are not listed.
+  /// Lists nothing: the operations of a pipeline's step depend on the stage.
   template <class R> StepOperations step_operations(PlanView const&, R const&, int) const {
     auto unknown     = StepOperations{};
     unknown.is_known = false;

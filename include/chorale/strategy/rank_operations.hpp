@@ -45,9 +45,9 @@ template <class Self, class E, Tag tag> class RankOperations {
     RecursiveDoublingAllReduce{}.all_reduce(*all_, x, op, tag);
   }
 
-  /// Combines a tensor of the program's own into that of one replica; of the others it is scratch afterwards.
+  /// Combines a tensor of the program's own into the root's copy; the copies of other replicas are scratch afterwards.
   ///
-  /// throws  BadArgument while gradients are on their way, or when there is no such root; PeerLost
+  /// throws  BadArgument while gradients are on their way, or when the root is not a rank; PeerLost
   template <Reducible V> void reduce(Span<V> x, Rank root, Op op = Op::sum) {
     self().expect_idle("reduce of a tensor");
     chorale::reduce(*all_, x, op, root, tag);

@@ -35,8 +35,8 @@ struct RefusedValue {
 
 }  // namespace detail
 
-/// A strategy whose parts do not fit together: each assertion is a sentence that says why. That of live.hpp is for all
-/// others.
+/// Live for a strategy whose parts do not fit together: each assertion is a sentence that says why. All others use the
+/// Live of live.hpp.
 ///
 /// The parameters are deliberately unconstrained: a static_assert's sentence then comes before the compiler's notes.
 ///

@@ -127,10 +127,10 @@ template <class R, class E> class Replica : public detail::RankOperations<Replic
       average_table(variables, scratch, table, variables.plan[table.variable()].offset, weight, total);
   }
 
-  /// Replaces variables by their mean as above; of tables, the rows alone that any replica has changed since all had the
+  /// Replaces variables by their mean as above; of tables, only the rows that any replica has changed since all had the
   /// same.
   ///
-  /// changed   those of this replica
+  /// changed   the rows that this replica has changed
   /// cost      8 bytes and a vector for each of them, to each other replica
   template <std::convertible_to<Variables> V>
   void average(V const& variables, Gradients& scratch, float weight, RowsApart& changed) {
@@ -162,8 +162,8 @@ template <class R, class E> class Replica : public detail::RankOperations<Replic
     }
   }
 
-  /// Sets where the logical shards of each replica end, of all L: those of replica 0 come first. All replicas set the
-  /// same, between two steps. The bits do not depend on it.
+  /// Sets where the logical shards of each replica end, of all L; replica 0 has the first ones. All replicas set the
+  /// same ends, between two steps. The bits do not depend on them.
   void deal_shards(std::vector<int> ends) requires detail::DealsShards<R> {
     shards_ = std::move(ends);
     for (auto& entry : lanes_) entry.lane->deal_shards(shards_);
@@ -184,13 +184,13 @@ template <class R, class E> class Replica : public detail::RankOperations<Replic
   E& endpoint() { return *at_; }
   R const& reduction() const { return reduce_; }
 
-  /// The first of 65536 tags, of which each model has its own: all replicas ask for them in the same order.
+  /// Returns the first of 65536 tags for one more model: all replicas ask for them in the same order.
   Tag next_tags() { return Tag{(lanes_made_++ % 0xFFFF + 1) << 16}; }
 
   /// Sets the variables in which tell_divergence() looks for differences.
   void remember(Variables const& variables) { variables_ = variables; }
 
-  /// Refuses copies that have drifted apart, of which the sums of all digests tell.
+  /// Refuses copies that have drifted apart, as the sums of all digests show.
   void expect_alike(Gradients const& gradients) {
     if (!ReplicaDigest::all_equal(gradients.trailer().digest())) tell_divergence();
   }
@@ -266,7 +266,7 @@ template <class R, class E> class Replica : public detail::RankOperations<Replic
     auto all          = std::vector<std::uint64_t>(n * counts.size());
     this->all_gather(Span<std::uint64_t const>{mine}, Span<std::uint64_t>{all}, Span<std::size_t const>{counts});
     try {
-      this->barrier();           // a rank that throws fails those that wait
+      this->barrier();           // a rank that throws fails all that wait
     } catch (PeerLost const&) {  // it passed the barrier, and has the same
     }
     detail::throw_diverged(variables_, all);
@@ -313,7 +313,7 @@ template <class R, class E> class Replica : public detail::RankOperations<Replic
   E* at_;
   std::uint32_t lanes_made_ = 0;
   std::vector<Entry> lanes_;  // one for each model: two in a GAN
-  std::vector<int> shards_;   // where those of each replica end, if uneven
+  std::vector<int> shards_;   // where the shards of each replica end, if uneven
   detail::TableSums<E> table_sums_;
   std::shared_ptr<void> summing_;  // the ScheduleExecution of together()
   Variables variables_;            // of the model that computed last

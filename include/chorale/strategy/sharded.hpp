@@ -43,7 +43,7 @@ template <class R, class E> class ShardedReplica : public Replica<ReduceScatterO
 
   /// Adds up the gradients of all replicas, in this replica's shard; their rows, loss and metrics everywhere.
   ///
-  /// returns   the sums, of which the shard is this replica's
+  /// returns   the sums, complete in this replica's shard
   /// throws    as Replica::all_reduce()
   placement::Placed<placement::Sharded<0>> reduce_scatter(Gradients& gradients) {
     Base::all_reduce(gradients);
@@ -223,15 +223,15 @@ template <class R, class E> class UnitReplica : public ShardedReplica<R, E> {
 ///   ShardedStrategy<Zero::two>{Cluster::from_env()}                   as MultiWorkerMirroredStrategy
 ///   ShardedStrategy<Zero::three>{Cluster::from_env(), Cpu::split(2)}
 ///
-/// keeps   after every step the variables of all shards are those that mirrored replicas have. Under Reproducible the
-///         bits are those of one replica with the whole batch, clipped or not, whatever the number of replicas. A
+/// keeps   after every step all shards together have the variables of mirrored replicas. Under Reproducible the
+///         bits equal one replica's with the whole batch, clipped or not, whatever the number of replicas. A
 ///         checkpoint has no trace of shards
-/// cost    of bytes those of a ring all-reduce, 2 (P-1)/P of the gradients, and under Zero::three up to half as many
+/// cost    bytes of a ring all-reduce, 2 (P-1)/P of the gradients, and under Zero::three up to half as many
 ///         again: 3 (P-1)/P less what is still in a buffer when it is needed again. One message between pairs, of 8
 ///         bytes for each replica, or some 50 times as many where gradients are clipped. Of memory, 1/P of what is in
 ///         shards; for what units need in a step, see UnitMemory
-/// throws  BadArgument when there is no device, or the cluster has tasks that this strategy cannot use; PeerLost when a
-///         replica fails: in the middle of an update, some shards are then those of the step before
+/// throws  BadArgument without a device, or when the cluster has tasks that this strategy cannot use; PeerLost when a
+///         replica fails: in the middle of an update, some shards then have the values of the step before
 /// source  Rajbhandari et al., SC 2020
 template <Zero zero, Device D = DefaultDevice> class ShardedStrategy {
   static_assert(D::memory == Memory::host, "chorale: ShardedStrategy computes on host memory. Use it over Cpu");

@@ -76,7 +76,7 @@ template <class R> struct ReducesGradients {
   }
 };
 
-/// Those of Reproducible, of which a bucket is a piece of the gradients from the first element on.
+/// Adds the operations of Reproducible, whose buckets cut the gradients from element 0.
 template <int L, class S, class R>
 void add_reproducible(StepOperations& to, R const& reduce, PlanView const& plan, int ranks, bool scatters) {
   auto const ends = [&] {
@@ -214,8 +214,8 @@ void add_units(StepOperations& to, R const& reduce, PlanView const& plan, UnitsV
 
 }  // namespace detail
 
-/// The operations of a step of a model under strategy S, whose gradients are reduced by `reduce`, with so many ranks. A
-/// strategy with operations of its own has
+/// Returns the operations of a step of a model under strategy S, with gradients reduced by `reduce` over so many ranks.
+/// A strategy with other operations has
 ///
 ///   template <class R> StepOperations step_operations(PlanView const& plan, R const& reduce, int ranks) const
 ///

@@ -30,7 +30,7 @@ template <class R, class E> class Replica;
 ///   | shards_gradients      | static constexpr bool shards_gradients       | each copy has all gradients             |
 ///   | shards_variables      | static constexpr bool shards_variables       | each copy has all variables             |
 ///   | has_servers           | using consistency                            | every rank computes                     |
-///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a share of its own     |
+///   | deals_shares          | num_shares(), share_of(rank)                 | each replica has a separate share       |
 ///   | shard_of(s, rank)     | shard_of(rank)                               | as many as shares; of stages: as ranks  |
 ///   | has_stages            | using schedule_type, instance_of<M>, cuts<M>,| each copy computes the whole model      |
 ///   |                       | refuse<M>(), and                             |                                         |
@@ -221,7 +221,7 @@ concept Strategy =
     } && Device<typename S::device> && Placement<typename S::placement> &&
     requires(S const& strategy, archetype::Replica& replica, archetype::Instance& model, Gradients& gradients) {
       { strategy.num_replicas() } -> std::same_as<int>;  // in the whole job, not in this process
-      { strategy.group() } -> std::same_as<Group>;       // all ranks, and those of this process
+      { strategy.group() } -> std::same_as<Group>;       // all ranks, and which this process has
       { strategy.local_devices() } -> std::same_as<std::vector<typename S::device>>;  // one per rank of this process
       { strategy.update(replica, model, gradients) } -> std::same_as<void>;  // ends a step, as the strategy defines it
     };
@@ -229,7 +229,7 @@ concept Strategy =
 namespace detail {
 
 template <class S> struct DeviceOf {
-  using type = DefaultDevice;  // S is no strategy: Live reports it
+  using type = DefaultDevice;  // S is not a strategy: Live reports it
 };
 template <Strategy S> struct DeviceOf<S> {
   using type = typename S::device;

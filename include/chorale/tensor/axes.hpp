@@ -39,7 +39,7 @@ template <AxisName called, int ranks> struct Axis {
 /// along it, each rank has the whole gradient of its part: see RowGradients.
 inline constexpr std::string_view data_axis = "data";
 
-/// The ranks along one axis of a mesh, of which this replica is one, and their way to exchange bytes in the middle of a
+/// The ranks along one axis of a mesh, this replica among them, and their way to exchange bytes in the middle of a
 /// step. Layers that are split over the axis build their operations on it.
 ///
 ///   order   every rank of the group makes the same calls, in the same order

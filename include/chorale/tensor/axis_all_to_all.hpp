@@ -35,10 +35,10 @@ template <class T> struct ListsOfRanks {
 /// and the answers.
 ///
 ///   rank 0 asks 1: 5 9      to_owners    rank 1 has the questions of rank 0: 5 9, of rank 1: 7, ..
-///   rank 1 answers          to_askers    rank 0 has the answers of rank 1: those of 5 and of 9
+///   rank 1 answers          to_askers    rank 0 has the answers of rank 1, to 5 and to 9
 ///
-/// Where all ranks have the same rows of a batch they ask the same: an owner then has its questions already, as those
-/// of its own rank, nothing is sent to owners, and its answers go to all.
+/// Where all ranks have the same rows of a batch they ask the same: an owner then has the questions already, as its
+/// rank asks them too. Nothing is sent to owners, and their answers go to all.
 ///
 /// cost    to_owners: P - 1 messages, of what the others are asked. to_askers: of what the others are answered. A message
 ///         goes in pieces
@@ -53,8 +53,8 @@ class OwnerExchange {
   bool deals_rows() const { return group_.deals_rows; }
   bool in_shards() const { return group_.in_shards && deals_rows(); }
 
-  /// Tells all ranks n numbers of each: afterwards those of rank r are all[r]. Where all have the same rows of a batch
-  /// they have the same numbers, which are this rank's.
+  /// Tells all ranks n numbers of each: afterwards all[r] has the numbers of rank r. Where all have the same rows of a
+  /// batch, they have the same numbers, and all has this rank's alone.
   void tell(Span<std::uint32_t const> mine, ListsOfRanks<std::uint32_t>& all) const {
     to_each_owner(mine, all, [&](Rank) { return mine.size(); });
   }
@@ -72,7 +72,7 @@ class OwnerExchange {
   }
 
   /// Sends mine[q] to each owner q; afterwards theirs[r] is what rank r sent, size_of(r) values. What this rank has for
-  /// itself changes its place, and leaves as many values behind.
+  /// itself is swapped: mine[rank()] keeps its size, with other values.
   ///
   /// size_of   what rank r has said, by counts() or tell()
   template <class T, class SizeOf>

@@ -20,7 +20,7 @@
 ///   all_to_all      | a b |   | c d |     ->  | a c |    | b d |
 ///   shift by 1      | a |     | b |       ->  | b |      | a |
 ///
-/// order   sums are added along one binary tree over the ranks, that of tree_of: the same bits on all ranks
+/// order   sums are added along one binary tree over the ranks, see left_of_tree: the same bits on all ranks
 /// cost    a rank sends (n - 1) / n of its numbers in all_gather, reduce_scatter and all_to_all, and twice as much in
 ///         all_reduce, or log2(n) times all of them where they are few; nothing is allocated, and a group of one sends
 ///         nothing
@@ -102,7 +102,7 @@ template <class T> void all_gather(AxisGroup const& group, Span<T const> own, Sp
   });
 }
 
-/// Sums over all ranks, of which each gets its piece: share(x.size(), rank, size).
+/// Sums over all ranks; each rank gets its piece of them: share(x.size(), rank, size).
 ///
 /// own       of this rank; it may lie at its place in `x`, which stays as it is elsewhere
 /// scratch   scratch_for(x.size(), size) numbers

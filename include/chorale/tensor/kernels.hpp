@@ -134,7 +134,7 @@ struct Ports {
 
 /// The kernels of one device: the only code that computes with tensors. Specialised in cpu/ and cuda/.
 ///
-///   layout      how one activation is stored; a kernel chooses that of its output, and the next kernel reads it
+///   layout      how one activation is stored; a kernel chooses it for its output, and the next kernel reads it
 ///   runtime     what the kernels of one replica share: an engine and a queue, and `rounds_to`
 ///   Conv2D, Pool2D, ConvPool, Dense, Activate, Softmax, BatchNorm, Sum, ToRows
 ///               classes made once per number of rows: (runtime, layout in, rows, ...), then out(), workspace(),

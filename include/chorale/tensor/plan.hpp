@@ -30,7 +30,7 @@ struct Name {
   constexpr operator std::string_view() const { return {text.data(), length}; }
 };
 
-/// How a variable gets its first values. Limits are those of Keras: uniform has limit sqrt(3 · scale), normal is not
+/// How a variable gets its first values. Limits as in Keras: uniform has limit sqrt(3 · scale), normal is not
 /// truncated. `orthogonal` is a matrix, whose last dimension are its columns: see write_orthogonal. `unit_forget` is the
 /// bias of an LSTM: zeros, and ones in the second quarter.
 ///
@@ -54,7 +54,7 @@ struct Movement {
 };
 
 /// How a variable is split over the ranks along an axis of a mesh: each has one of `parts` parts of dimension `dim`. The
-/// variable's dims are those of one part, and equal on all ranks. Where the whole does not divide, or is not dealt out in
+/// variable's dims are one part's, and equal on all ranks. Where the whole does not divide, or is not dealt out in
 /// order, `index_of` says which index of the whole a part has where, and what no part needs is padding. See each_run.
 struct Split {
   int dim = 0, parts = 1;
@@ -63,7 +63,7 @@ struct Split {
   int whole                        = 0;        // extent of the whole; 0: parts times a part's
   int (*index_of)(int part, int i) = nullptr;  // index i of a part in the whole; -1: padding
 
-  /// Extent of the dimension in the whole variable, where that of a part is `extent`.
+  /// Extent of the dimension in the whole variable, where a part has `extent`.
   constexpr int extent_of_whole(int extent) const { return whole == 0 ? parts * extent : whole; }
   /// The index in the whole of index i of a part; -1: it is padding, which is never read and never saved.
   constexpr int in_whole(int part, int i, int extent) const {
@@ -143,8 +143,8 @@ constexpr std::size_t PlannedVariable::slot_offset() const {
 ///   |<-- bucket 0 -->|<--     bucket 1     -->|            gradients: contiguous buckets, closed from the front
 ///
 ///   A moving average has a place, too. Its place in the gradients holds the target that it moves towards, times rows:
-///   the target is reduced with the gradients, so that all replicas move the average alike. That of a tracked variable
-///   holds, times rows, by how much this replica has changed it in the step: all replicas add the mean of the changes.
+///   the target is reduced with the gradients, so that all replicas move the average alike. For a tracked variable the
+///   place holds, times rows, the change that this replica made to it in the step: all replicas add the mean of these.
 ///
 ///   Tables whose gradients are rows lie after the trailer, and have no place in the gradients: see RowGradients.
 ///
@@ -215,7 +215,7 @@ constexpr PlanSizes lay_out(Span<PlannedVariable> variables, Span<std::size_t> r
   return made;
 }
 
-/// Hash of the names, shapes and places of variables, and of which are trained.
+/// Hash of the names, shapes and places of variables, and of whether each is trained.
 constexpr std::uint64_t plan_hash(Span<PlannedVariable const> variables) {
   auto hash = Fnv1a<std::uint64_t>{};
   for (auto const& v : variables) {
@@ -248,8 +248,8 @@ constexpr Plan<N, Layers> make_plan(std::array<VariableSpec, N> const& specs, st
   return made;
 }
 
-/// A plan as everything sees it that does not know a network: the constexpr plan of one, or a RunTimePlan. Its members
-/// are those of Plan.
+/// A plan as code sees it that does not know the network: the constexpr plan of one, or a RunTimePlan. It has the
+/// members of Plan.
 ///
 /// keeps   a view: the plan outlives it
 struct PlanView {

@@ -14,7 +14,7 @@ namespace chorale {
 /// Hash of the bits of all values; a change of any one value changes it.
 ///
 /// cost    one pass over the values at the speed of the cache or memory that they are in
-/// order   that of the values: the same number on every machine
+/// order   follows the values: the same number on every machine
 inline std::uint64_t hash_of(Span<float const> values) {
   constexpr std::size_t lanes = 64;  // independent: vectors that need not wait
   auto h                      = std::array<std::uint32_t, lanes>{};

@@ -24,8 +24,8 @@ struct RowsView {
   std::size_t bytes() const { return rows.size_bytes() + vectors.size_bytes() + values.size_bytes(); }
 };
 
-/// The gradient of a table of which a step reads a few rows, such as that of an nn::Embedding: the rows that are not
-/// zero, each once, in the order in which they first came.
+/// The gradient of a table from which a step reads a few rows, such as an nn::Embedding's: the rows that are not zero,
+/// each once, in the order in which they first came.
 ///
 ///   table (1,000,000 x 64), ids 7 3 7      rows 7 3      vectors 0 1      values: dy[0] + dy[2], dy[1]
 ///
@@ -45,7 +45,7 @@ class RowGradients {
   std::size_t size() const { return rows_.size(); }  // rows that are not zero
 
   Span<std::uint32_t const> rows() const { return rows_; }
-  /// All vectors, some of which several rows have: (number of vectors, width).
+  /// All vectors; several rows may share one: (number of vectors, width).
   Span<float const> values() const { return values_; }
   /// The gradient of row rows()[i].
   Span<float const> operator[](std::size_t i) const {
@@ -87,7 +87,7 @@ class RowGradients {
   }
 
   /// Begins a part, whose rows are kept apart from those before: of the logical shard of another rank. A row may occur in
-  /// several parts; find() knows those of the last one.
+  /// several parts; find() knows the rows of the last part.
   void begin_part(Rank of) {
     for (auto i = parts_.empty() ? 0 : parts_.back().row; i < rows_.size(); ++i) place_[rows_[i]] = none;
     parts_.push_back({of, rows_.size(), values_.size() / width_});
@@ -128,7 +128,7 @@ class RowGradients {
     rows_.push_back(static_cast<std::uint32_t>(row));
     vectors_.push_back(static_cast<std::uint32_t>(vector));
   }
-  /// Gives a row a vector of its own.
+  /// Gives a row its own vector.
   void own(std::size_t place) {
     auto const before = vectors_[place];
     if (shared_[before] == 0) return;

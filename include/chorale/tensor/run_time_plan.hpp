@@ -23,12 +23,12 @@ struct NamedShape {
   Init init  = Init::zeros;
   int fan_in = 1, fan_out = 1;  // of the Glorot and He initializers
   float momentum = 0;           // not 0: a moving average, not trained
-  int layer      = -1;          // ascending; -1: that after the one before
+  int layer      = -1;          // ascending; -1: one above the layer before
   bool tracked   = false;       // not trained: replicas add their changes
 };
 
-/// The plan of a model whose variables are known only when the program runs: the layout, offsets, buckets and hash are
-/// those of the constexpr Plan of the same variables.
+/// The plan of a model whose variables are known only when the program runs. Its layout, offsets, buckets and hash
+/// equal those in the constexpr Plan of the same variables.
 ///
 ///   auto const plan = RunTimePlan{{{"amplitude", {6}}, {"exponent", {6}, Init::ones}}};
 ///
@@ -36,9 +36,9 @@ struct NamedShape {
 class RunTimePlan {
  public:
   /// variables   in the order in which the model computes: backward usually finishes the last one first
-  /// whole       false: they are those of one stage of a network
+  /// whole       false: one stage of a network has them
   ///
-  /// throws      BadArgument when there is no variable, two have one name, a name or a shape does not fit, layers do not
+  /// throws      BadArgument when variables is empty, two have one name, a name or a shape does not fit, layers do not
   ///             ascend, or a tracked variable has a momentum
   explicit RunTimePlan(std::vector<NamedShape> const& variables, bool whole = true) {
     CHORALE_EXPECTS(!variables.empty(), "a model needs at least one variable");

@@ -10,7 +10,7 @@
 
 namespace chorale {
 
-/// The dims of the whole variable of which each rank along an axis has a part.
+/// The dims of the whole variable, where each rank along an axis has a part of it.
 constexpr std::array<int, 4> whole_dims(VariableSpec const& spec) {
   auto dims    = spec.dims;
   auto& extent = dims[static_cast<std::size_t>(spec.split.dim)];

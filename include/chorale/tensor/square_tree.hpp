@@ -54,8 +54,8 @@ class SquareTree {
 
   /// Sum of the squares below a node.
   ///
-  /// x         numbers of the tree, from number `from` on, at which a line begins; only those of the node are read
-  /// left_out  ranges of the tree, ascending, whose ends are those of lines: they count as zeros
+  /// x         numbers of the tree, from number `from` on, at which a line begins; only the node's are read
+  /// left_out  ranges of the tree, ascending, which begin and end with lines: they count as zeros
   static double sum(Span<float const> x, Node node, Span<Range const> left_out = {}, std::size_t from = 0) {
     if (node.first * line - from >= x.size()) return 0;
     if (node.level > block_level) {
@@ -86,7 +86,7 @@ class SquareTree {
     return sum(x, root(lines(x.size())), left_out);
   }
 
-  /// The sum at a node from those of nodes that are below it, or are the node.
+  /// The sum at a node, from the sums at nodes below it or at the node itself.
   ///
   /// lines     of the tree
   /// next      called for the value of each of these nodes in turn: next(node), with the node that it has to be in

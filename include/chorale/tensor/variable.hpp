@@ -137,8 +137,8 @@ enum class NonFinite {
   allow  // not checked
 };
 
-/// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits. Of a
-/// split variable, those of one part of the whole.
+/// Writes the first values of a variable: a function of (seed, index) alone, so every replica gets the same bits. For a
+/// split variable, the values of one part of the whole.
 ///
 /// part    of a split variable: this rank's place along the axis
 /// throws  BadArgument when a split variable is orthogonal

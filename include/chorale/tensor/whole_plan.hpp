@@ -13,9 +13,9 @@
 
 namespace chorale {
 
-/// The layout of a network's variables before any was split over ranks: that of the same network on one device.
+/// The layout of a network's variables before any was split over ranks, as the same network has it on one device.
 ///
-/// keeps   its variables have the names, and the order, of those of the plan that it was made from
+/// keeps   its variables have the names and the order of the variables in the plan that it was made from
 class WholePlan {
  public:
   explicit WholePlan(Span<PlannedVariable const> parts) : variables_{parts.begin(), parts.end()} {

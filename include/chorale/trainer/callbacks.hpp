@@ -47,8 +47,8 @@ template <class Data> Validation<Data> validate_on(Data const& data) {
 /// validate_on under the name that fit of Keras has for it.
 template <class Data> Validation<Data> validation_data(Data const& data) { return validate_on(data); }
 
-/// Whether smaller or larger values are better. automatic: larger if the name ends like that of a metric of which more
-/// is better (accuracy, precision, recall, f1, auc, mean_iou, confusion_matrix), else smaller.
+/// Whether smaller or larger values are better. automatic: larger if the name ends like a metric for which more is
+/// better (accuracy, precision, recall, f1, auc, mean_iou, confusion_matrix), else smaller.
 enum class Better { automatic, smaller, larger };
 
 /// The best value of what a callback monitors, with the number of epochs since it last got better.
@@ -59,12 +59,12 @@ class Monitor {
     std::string_view name;  // see Epoch::operator[]
     double min_delta = 0;
     Better mode      = Better::automatic;
-    std::optional<double> baseline{};  // values that are no better count as none
+    std::optional<double> baseline{};  // values must be better than it to count
   };
 
   /// True if this epoch is better than all before, by more than min_delta. Called once for each epoch.
   ///
-  /// throws  BadArgument when there is no such value
+  /// throws  BadArgument when the epoch has no such value
   bool improves(Epoch const& epoch, Of const& of) {
     auto& [best, without, resting] = numbers_;
     bool const larger = of.mode == Better::larger || (of.mode == Better::automatic && more_is_better(of.name));
@@ -253,8 +253,8 @@ namespace detail {
 
 /// A file name with numbers in it: model_{epoch:02d}-{val_loss:.4f}.safetensors.
 ///
-/// throws  BadArgument when a brace is not closed, a form is neither digits and d nor .digits and f, or there is no
-///         value of that name
+/// throws  BadArgument when a brace is not closed, a form is neither digits and d nor .digits and f, or no value has
+///         that name
 inline std::string file_of_epoch(std::string_view pattern, int epoch, Epoch const& done) {
   auto file = std::string{};
   while (true) {

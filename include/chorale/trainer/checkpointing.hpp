@@ -122,7 +122,7 @@ template <class M, class S, class R, class T> class Checkpointing {
     counts_.assign(n, 0);
   }
 
-  /// The states of callbacks, then those of metrics, each under its name and size: "metric/auc/400".
+  /// The states of callbacks, then of metrics, each under its name and size: "metric/auc/400".
   std::vector<CallbackState> with_counts(std::vector<CallbackState> states) {
     auto at = std::size_t{0};
     replicas_.states().each([&](std::string_view name, std::size_t size) {
@@ -304,7 +304,7 @@ template <class M, class S, class R, class T> class Checkpointing {
   /// Saves a checkpoint. Every process calls it, after the same steps.
   void save_at(TrainingPosition position, auto& audience) {
     replicas_.expect_equal_copies();  // before an older checkpoint is replaced
-    audience.flush();                 // a run that goes on writes later steps
+    audience.flush();                 // a run that resumes writes later steps
     auto owed = ErrorFeedback{};
     if constexpr (LossyReduce<R> && ReducesEveryStep<S>) owed = residuals();
     position.update = copies_[0].optimizer.now.step;

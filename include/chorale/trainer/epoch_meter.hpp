@@ -31,13 +31,13 @@ namespace chorale {
 /// The least time in which the replicas of this process can make a step: its multiplications at the speed of a large
 /// matrix product, or the bytes that it must move at the speed of memory, whichever is longer.
 ///
-///   products    those of forward and backward, for the rows of all replicas here: NetworkWork
+///   products    multiplications of forward and backward, for the rows of all replicas here: NetworkWork
 ///   bytes       of each replica its variables, gradients and slots: gradients are written; an update reads them, and
 ///               reads and writes variables and slots. Activations and rows of tables are moved once. Of tables nothing
 ///               else counts, as it depends on which ids are equal
 ///
 /// keeps   a lower limit: additions, exponentials, rereading and communication count as nothing
-/// source  LLM.Q, which reports the speed of training as a part of that of the machine
+/// source  LLM.Q, which reports the speed of training as a part of the machine's
 class StepFloor {
  public:
   /// update_slots   of the optimizer
@@ -70,7 +70,7 @@ inline std::string rounded(double value) {
   return value >= 100 ? with_commas(static_cast<std::size_t>(value + 0.5)) : formatted("%.3g", value);
 }
 
-/// What stands behind the metrics of an epoch: " - 41,203 images/s - 62% of floor".
+/// The text after the metrics of an epoch: " - 41,203 images/s - 62% of floor".
 inline std::string text_of(Speed const& done) {
   auto text = std::string{};
   if (done.amount > 0 && done.seconds > 0)
@@ -87,7 +87,7 @@ inline std::string text_of(MachineSpeed const& machine, double seconds, std::siz
                    seconds * 1e3, machine.products / 1e9, machine.bytes / 1e9, replicas, replicas == 1 ? "" : "s");
 }
 
-/// The lines for models and devices of which no floor is known.
+/// The lines for models and devices whose floor is not known.
 inline constexpr std::string_view no_floor_of_model =
     "floor: none, as the multiplications of a model with a learner of its own are not known\n";
 inline constexpr std::string_view no_floor_of_device = "floor: none, as only devices of type Cpu are measured\n";

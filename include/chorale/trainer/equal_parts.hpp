@@ -13,7 +13,7 @@
 
 namespace chorale::detail {
 
-/// Compares variables of which replicas have parts: those with the same part have the same bits. Every process calls
+/// Compares variables that replicas have in parts: replicas with the same part have the same bits. Every process calls
 /// it.
 ///
 /// throws  NumericFault if they differ, the same on all ranks: it names replica and variable

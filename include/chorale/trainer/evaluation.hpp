@@ -24,7 +24,7 @@ Scores evaluate_all(ModelReplicas<M, S, R, T>& replicas, Data const& data) {
   auto& copies    = replicas.copies();
   auto const mine = live.hold();
   if (replicas.only_serves()) return Scores{M::metric_names};
-  auto all    = PerReplica<Totals>(copies.size());  // separate from those of a running epoch
+  auto all    = PerReplica<Totals>(copies.size());  // separate from the totals of a running epoch
   auto shares = live.distribute(data);
   replicas.states().forget(metric::Over::evaluation);
   while (auto* share = shares.next()) {

@@ -120,7 +120,7 @@ std::vector<CheckpointScores> evaluate_checkpoints(Trainer& trainer, Data const&
   auto const take   = [&](std::optional<Checkpoint> const& found) {
     if (!found || (!all.empty() && found->manifest().step <= all.back().step)) return;
     if constexpr (requires { trainer.set_variables(Span<float const>{}); }) trainer.load(*found);
-    else  // with servers, of which none serves here
+    else  // with servers; none of them serves here
       for (auto& copy : trainer.copies()) found->copy(Section::variables, slots_of(copy.net.variables()));
     all.push_back({found->manifest().step, found->manifest().epoch, trainer.evaluate(test)});
     if (said) said(all.back());

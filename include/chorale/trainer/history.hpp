@@ -132,7 +132,7 @@ struct Epoch {
   /// Value of "loss", a metric by its name, "val_loss", "val_" and a metric's name, "learning_rate", the speed by its
   /// name, such as "images_per_second", or "percent_of_floor".
   ///
-  /// throws  BadArgument when there is no value of that name
+  /// throws  BadArgument when no value has that name
   double operator[](std::string_view name) const {
     if (name == "learning_rate") return static_cast<double>(learning_rate);
     if (auto const of_speed = speed.find(name)) return *of_speed;

@@ -110,7 +110,7 @@ struct EpochTable {
 ///   trainer.fit(train, {.epochs = 12}, validate_on(test), TensorBoard{"logs"});       then: tensorboard --logdir logs
 ///
 /// keeps   every process of the job has one, and only the chief writes. What it took is in the files with each epoch and
-///         before each checkpoint, so that a fit that was killed, and resumes, goes on in the same curves without a gap
+///         before each checkpoint, so that a fit that was killed and resumes continues the same curves without a gap
 /// throws  BadFile when a file cannot be written
 /// source  keras.callbacks.TensorBoard: its names, order and defaults
 struct TensorBoard {
@@ -138,14 +138,14 @@ struct TensorBoard {
   void flush() { runs.flush(); }
 };
 
-/// Callback: writes a line for each epoch to a CSV file, which begins again with each fit, but goes on with one that
+/// Callback: writes a line for each epoch to a CSV file, which begins again with each fit, but continues in one that
 /// resumes from a checkpoint.
 ///
 ///   epoch,accuracy,learning_rate,loss,val_accuracy,val_loss
 ///   0,0.8417,0.001,0.5102,0.9303,0.2371
 ///
 /// keeps   the columns of Keras: the 0-based epoch, then all values by name. The learning rate is one of them if a
-///         callback before this one sets it; without validation those of validation are NA
+///         callback before this one sets it; without validation its columns are NA
 /// throws  BadFile when the file cannot be written, or, with `append`, has other columns
 /// source  keras.callbacks.CSVLogger: its names, order and defaults
 struct CSVLogger {

@@ -29,13 +29,13 @@ template <std::size_t n> struct Numbers {
   }
 };
 
-/// The states of the metrics of all copies of a model in this process, of which scores get results and counts.
+/// The states of the metrics of all copies of a model in this process, from which scores get results and counts.
 ///
 /// keeps   a view, which does nothing for models without such metrics. The chief's first copy has what all replicas
 ///         brought before a checkpoint
 template <class M, class Instance> class MetricStates {
  public:
-  /// counted   0 for a copy whose rows another one counts; empty: each copy has rows of its own
+  /// counted   0 for a copy whose rows another one counts; empty: each copy has its own rows
   explicit MetricStates(PerReplica<Instance>& copies, Span<char const> counted = {})
       : copies_{copies}, counted_{counted} {}
 
@@ -113,7 +113,7 @@ template <class M, class Instance> class MetricStates {
  private:
   template <class I> using States = std::remove_reference_t<decltype(std::declval<I&>().states())>;
 
-  /// Names that come before those of the metrics: of the losses of several outputs.
+  /// Number of names before the metrics' names: the losses of several outputs.
   static constexpr std::size_t before() { return M::metric_names.size() - States<Instance>::metrics; }
 
   bool counts(std::size_t i) const { return counted_.empty() || counted_[i] != 0; }

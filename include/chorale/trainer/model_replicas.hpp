@@ -48,7 +48,7 @@ std::vector<std::string> plan_lines(Model const& model, Seed seed, S const& stra
   if (num_ranks(strategy) > 1) {
     auto name = type_name<S>();
     detail::replace_words(name, type_name<typename S::device>(), "device");
-    for (std::string const without : {",device", "<device>", "<>"})  // of which compilers leave out defaults
+    for (std::string const without : {",device", "<device>", "<>"})  // where compilers leave out defaults
       for (auto at = name.find(without); at != name.npos; at = name.find(without)) name.erase(at, without.size());
     constexpr auto has_lines = requires { strategy.lines(model); };
     lines.push_back("strategy " + (has_lines ? name.substr(0, name.find('<')) : name));
@@ -113,7 +113,7 @@ template <class M, class S, class R, class T> class ModelReplicas {
   /// Number of steps made in all fits, with those whose update was left out.
   std::uint64_t step() const { return static_cast<std::uint64_t>(copies_[0].optimizer.now.step); }
 
-  /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.
+  /// Offset of this process' steady clock from rank 0's, for traces of several hosts. Every process calls it.
   ///
   /// keeps   0 with parameter servers, whose workers do not wait for one another, and if one process has all replicas
   ClockOffset clock_offset() {
@@ -142,7 +142,7 @@ template <class M, class S, class R, class T> class ModelReplicas {
 
   /// Measures an all-reduce of the gradients while no rank computes. Every process calls it, between fits.
   ///
-  /// returns   the shortest of five; empty if a step has no all-reduce, as that of shards has none, or one that is not
+  /// returns   the shortest of five; empty if a step has no all-reduce, as with shards, or one that is not
   ///           of plain sums in host memory
   std::optional<StepPrediction> expected_step() {
     if constexpr (ReducesEveryStep<S> && !shards_optimizer<S> && gives_plain_sums<R> &&
@@ -267,8 +267,8 @@ template <class M, class S, class R, class T> class ModelReplicas {
     states().forget_epoch();
   }
 
-  /// Scores of the epoch so far, for which nothing is sent: totals of the first replica here, where each step adds up
-  /// those of all, and results of metrics with a state over the rows of this process.
+  /// Scores of the epoch so far, for which nothing is sent: totals of the first replica here, to which each step adds
+  /// the sums of all, and results of metrics with a state over the rows of this process.
   Scores scores_here() {
     auto scores = Scores{M::metric_names, totals_[0]};
     states().score_here(scores);

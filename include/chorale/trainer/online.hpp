@@ -49,8 +49,8 @@ namespace chorale {
 ///   if (step % 10 == 0) loss = online.train(batch).loss();
 ///   else online.predict(batch, Span<float>{expected});
 ///
-/// A global batch is the rows of all processes, those of rank 0 first: a step is that of one replica that has them all.
-/// The rows of a batch with first_row and global_rows, such as the part(i, n) of a global one, are there; otherwise
+/// A global batch is the rows of all processes, rank 0's first: a step is the same as on one replica that has them all.
+/// A batch with first_row and global_rows, such as the part(i, n) of a global one, has these rows of it; otherwise
 /// ranks tell each other how many rows they have.
 ///
 /// batches   x (B, width), y (B, targets), of the types that the model takes; or doubles, which are rounded to floats

@@ -63,8 +63,8 @@ inline void check_counts(FitOptions const& options) {
                       "epochs above initial_epoch: it is the number of the last epoch, as in Keras."};
 }
 
-/// Result of predict: one row for each row of the data, in its order. Of a network with a ragged output a row has as
-/// many numbers as its own length gives, and `width` is that of a row with one position.
+/// Result of predict: one row for each row of the data, in its order. With a ragged output, a row has as many
+/// numbers as its own length gives, and `width` is the width of a row with one position.
 struct Predictions {
   std::vector<float> values;  // (rows, width)
   std::size_t width = 0;

@@ -16,7 +16,7 @@ namespace chorale {
 
 namespace detail {
 
-/// True if a transport of this type compares a plan when its ranks connect: its own, or that of a transport within it.
+/// True if a transport of this type compares a plan when its ranks connect: its own, or one of a transport within it.
 template <class T> constexpr bool compares_plans() {
   if constexpr (requires(T& t) { t.plan.empty(); }) return true;
   else if constexpr (requires(T& t) { t.transport; }) return compares_plans<decltype(T::transport)>();

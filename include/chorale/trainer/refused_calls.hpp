@@ -38,7 +38,7 @@ template <class M> struct NumbersTaken : NumbersOfBatch<void> {};
 template <class M> requires requires { typename M::batch; } struct NumbersTaken<M> : NumbersOfBatch<typename M::batch> {
 };
 
-/// Datasets whose batches differ from those of a model only in the type of their labels: int, and another integer.
+/// Datasets whose batches differ from a model's only in the type of their labels: int, and another integer.
 template <class Data, class M>
 concept HasOtherLabels =
     Dataset<Data> && std::same_as<typename NumbersTaken<M>::y, int> &&

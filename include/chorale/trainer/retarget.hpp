@@ -59,7 +59,7 @@ template <class M, class S, class R, class T> class Departing {
     }
   }
 
-  /// True if old copy j has numbers of its own.
+  /// True if old copy j has its own numbers.
   bool keeps(std::size_t j) const { return keeps_numbers<S>(j, ranks[j]); }
 
   /// To be called while ranks of the new job are missing.
@@ -128,7 +128,7 @@ template <class M, class S, class R, class T> class Departing {
     auto text = Text{};
     std::ranges::copy_n(why.begin(), static_cast<std::ptrdiff_t>(std::min(why.size(), text.size() - 1)), text.begin());
     auto const texts = gather(text);
-    if (mine >= Stand::refuses || mine == last) return false;  // it throws an error of its own
+    if (mine >= Stand::refuses || mine == last) return false;  // it throws its own error
     auto const rank = std::ranges::find(all, last) - all.begin();
     auto said       = std::string{texts[static_cast<std::size_t>(rank)].data()};
     said            = said.substr(0, said.find('\n'));
@@ -159,7 +159,7 @@ template <class T> void set_while_joining(T& transport, std::function<void()> co
   if constexpr (requires { transport.near; }) set_while_joining(transport.near, f);
 }
 
-/// Refuses to move variables of which replicas have parts, on all ranks alike, before any has left its job.
+/// Refuses to move variables that are split over replicas, on all ranks alike, before any has left its job.
 inline void refuse_parts(PlanView const& plan) {
   for (auto const& v : plan.variables)
     if (v.spec.split.parts > 1)
@@ -197,9 +197,9 @@ template <class S0, class R0, class T0, class S> constexpr bool can_retarget() {
 
 }  // namespace detail
 
-/// Goes on under another strategy, reduction, transport or number of ranks, between two steps and without a file: moves
-/// variables, the optimizer's state and its step to where the new strategy wants them, each number at most once to
-/// each rank that does not have it.
+/// Continues under another strategy, reduction, transport or number of ranks, between two steps and without a file:
+/// moves variables, the optimizer's state and its step to where the new strategy wants them, each number at most once
+/// to each rank that does not have it.
 ///
 ///   auto small = Trainer{model, MirroredStrategy{Cpu::split(2)}, RingAllReduce{}, LocalTransport{}};
 ///   small.fit(data, {.epochs = 1});
@@ -207,7 +207,7 @@ template <class S0, class R0, class T0, class S> constexpr bool can_retarget() {
 ///                         LocalTransport{});
 ///   large.fit(data, {.epochs = 3, .initial_epoch = 1});
 ///
-/// Every process of the old job calls it, and goes on in the new one; processes that join it call join_retargeted.
+/// Every process of the old job calls it, and continues in the new one; processes that join it call join_retargeted.
 ///
 /// moved     receives how many bytes went from one rank to another, in the whole job
 /// keeps     under Reproducible the bits of a run that never changed. The old trainer has then left its job, and

@@ -77,7 +77,7 @@ struct TrainingPosition {
   double loss_scale             = 0;  // 0: losses are not scaled
   std::int64_t loss_scale_steps = 0;  // steps since it last changed
 
-  /// True if its numbers can be those of a run: what another rank sends may be anything.
+  /// True if a run can have its numbers: what another rank sends may be anything.
   bool is_one() const {
     constexpr auto most = std::int64_t{1} << 53, most_passes = std::int64_t{1} << 30;
     return std::ranges::all_of(std::array{update, epoch, steps, pass, batch, servers, loss_scale_steps},

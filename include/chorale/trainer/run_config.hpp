@@ -14,10 +14,10 @@ namespace chorale {
 ///   auto const run = RunConfig{.folder = "run/first", .save_checkpoints_steps = 1000, .save_summary_steps = 100};
 ///   trainer.fit(train, run.options(), validate_on(test), run.records());
 ///
-/// folder                   gets checkpoints/, curves and traces; a run that is started again there goes on
+/// folder                   gets checkpoints/, curves and traces; a run that is started again there continues
 /// save_checkpoints_steps   updates between checkpoints; 0: one after each epoch
 /// save_summary_steps       updates between points of the curves; 0: one after each epoch
-/// source  tf.estimator.RunConfig; docs/48-observe.md maps its members, and those of Estimator
+/// source  tf.estimator.RunConfig; docs/48-observe.md maps its members, and Estimator's
 struct RunConfig {
   std::filesystem::path folder{};
   int epochs                         = 1;

@@ -13,7 +13,7 @@ namespace chorale {
 struct Speed {
   CountedAs counted{};                    // what amount counts
   double amount  = 0;                     // images, tokens or rows, of all replicas
-  double seconds = 0;                     // without those of measuring the machine
+  double seconds = 0;                     // without the time that measures the machine
   std::optional<double> floor_seconds{};  // least time on this machine: StepFloor
 
   /// Images, tokens or rows in a second.

@@ -19,7 +19,7 @@ template <class S> Event::Time time_for() {
   else return {};
 }
 
-/// Reports the parts of one step of a rank to a sink, each of which begins where the last one ended; then the step.
+/// Reports the parts of one step of a rank to a sink; each begins where the last one ended. Then the step.
 template <class S> class StepTrace {
  public:
   StepTrace(S& sink, Rank rank, std::uint64_t step, Event::Time begin)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the copies of one strategy become those of another: who has what, and who gets what from whom.
+// How the copies of one strategy become the copies of another: who has what, and who gets what from whom.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -82,14 +82,14 @@ struct Moved {
 
 namespace chorale::detail {
 
-/// Numbers beside variables and slots that a copy goes on with.
+/// Numbers beside variables and slots with which a copy continues.
 struct GoesOn {
   optim::Moment now{};
   optim::LossScale loss_scale{};
   std::int64_t skipped = 0;
 };
 
-/// What one rank tells all others of it: numbers alone, of which any bits are one.
+/// What one rank tells all others of its GoesOn: numbers alone, for which any bits are valid.
 struct GoesOnTold {
   std::int64_t step = 0, epoch = 0, has_rate = 0, scale_steps = 0, skipped = 0;
   float rate = 0, scale = 0;
@@ -114,7 +114,7 @@ struct HeldLine {
   std::int64_t old = 0, rank = 0, array = 0, begin = 0, end = 0, by = 0;  // by: the new rank that tells it
 };
 
-/// True if replica `id` of S, number `of_process` in its process, keeps numbers of its own: under
+/// True if replica `id` of S, number `of_process` in its process, keeps its own numbers: under
 /// CentralStorageStrategy the first one alone.
 template <class S> constexpr bool keeps_numbers(std::size_t of_process, Rank id) {
   return !shares_variables<S> || (of_process == 0 && id == 0);
@@ -122,7 +122,7 @@ template <class S> constexpr bool keeps_numbers(std::size_t of_process, Rank id)
 
 /// Checks the lines of a rank, from which ranges and ranks are taken.
 ///
-/// teller   of each old rank: the new rank that tells what it has, -1 so far; of those that nobody knows there are none
+/// teller   for each old rank that is known, the new rank that tells what it has; -1: none so far
 inline void expect_lines(Span<HeldLine const> lines, Rank by, Rank world, std::vector<int>& teller) {
   constexpr auto most_ranks = std::int64_t{65'536}, most_arrays = std::int64_t{1} << 30;
   for (auto const& line : lines) {

@@ -86,7 +86,7 @@ class Trainer<M, S, R, T> {  // clang-format on
   ///            of fit at the latest, if copies of a variable have drifted apart; Disagreement, on all ranks alike, if
   ///            options or the dataset's description differ between processes; BadArgument if a batch does not fit the
   ///            model, the data is empty, or another thread uses this trainer; what the dataset and the callbacks
-  ///            throw. The variables are then those of the step before. Preempted if one of the ranks was asked to
+  ///            throw. The variables then are as the step before left them. Preempted if one of the ranks was asked to
   ///            end: a checkpoint was saved, if there is a folder for it
   template <class Data, class... Callbacks> requires detail::TrainsModel<Data, M>
   History fit(Data const& train, FitOptions const& options = {}, Callbacks&&... callbacks) {
@@ -208,7 +208,7 @@ class Trainer<M, S, R, T> {  // clang-format on
 
   /// Reads the variables from a safetensors file into every replica of the job. Only the chief reads.
   ///
-  /// names     names and layouts of the program that wrote the file; without it, those of this network
+  /// names     names and layouts of the program that wrote the file; without it, this network's
   /// throws    BadFile when the file is damaged, or does not fit this network: the first three differences are named, and
   ///           nothing has changed. The other processes then throw PeerLost
   void load(std::filesystem::path const& file, WeightMap const& names = {}) {
@@ -281,7 +281,7 @@ class Trainer<M, S, R, T> {  // clang-format on
     detail::set_variables<S>(replicas_, values);
   }
 
-  /// Offset of this process' steady clock from that of rank 0, for traces of several hosts. Every process calls it.
+  /// Offset of this process' steady clock from rank 0's, for traces of several hosts. Every process calls it.
   ///
   /// keeps   0 with parameter servers, whose workers do not wait for one another, and where all replicas are here
   ClockOffset clock_offset() { return replicas_.clock_offset(); }

@@ -91,13 +91,13 @@ template <class Live, class Data> class EpochBatches {
 
 /// Gradients of one replica, accumulated over batches until the next update.
 ///
-/// keeps   sums over rows, with their count, loss and metrics: as of one batch that has all of these rows
+/// keeps   sums over rows, with their count, loss and metrics, as for one batch that has all of these rows
 class GradientAccumulator {
  public:
   bool empty() const { return sums_.empty(); }
   std::size_t rows() const { return rows_; }  // of the whole batches, of all replicas
 
-  /// Returns the batch with its rows numbered after those of the accumulated batches, as if all were one batch.
+  /// Returns the batch with its rows numbered after the rows of the accumulated batches, as if all were one batch.
   template <class Batch> Batch append_to(Batch batch) const {
     batch.first_row += rows_;
     return batch;

@@ -24,7 +24,7 @@ template <class S> constexpr int part_of(VariableSpec const& spec, Rank rank) {
 /// Variables and slots as one device has them, on rank 0: they are gathered from the ranks that have parts or shards of
 /// them, and dealt out to these.
 ///
-/// keeps   where rank 0 has all of them, they are those of its copy: nothing is copied or sent
+/// keeps   where rank 0 has all of them, they stay in its copy: nothing is copied or sent
 template <class S, class Copy> class WholeState {
   static constexpr auto each     = static_cast<std::size_t>(Copy::optimizer_slots);
   static constexpr bool has_mesh = StrategyTraits<S>::has_mesh, has_shards = shards_optimizer<S>,
@@ -37,7 +37,7 @@ template <class S, class Copy> class WholeState {
   bool is_split() const { return whole_.is_split(); }
   std::uint64_t hash() const { return whole_.hash(); }
 
-  /// Those of rank 0, which has the copy and has made room.
+  /// All variables, on rank 0 after make_room().
   Variables variables(Copy const& copy) {
     return whole_.is_split() || has_runs ? whole_.in(values_) : Variables{copy.net.variables()};
   }
@@ -127,9 +127,9 @@ template <class S, class Copy> class WholeState {
     }
   }
 
-  /// Writes what a rank has of the variables and slots into those of rank 0.
+  /// Writes a rank's part of the variables and slots into the whole ones on rank 0.
   ///
-  /// along   of the split variables, those along this axis; empty: of all variables, and those that are not split
+  /// along   takes only variables that are split along this axis; empty: all variables, also unsplit ones
   void put(Span<float const> values, Span<float const> slots, Rank rank, std::string_view along) {
     each_run(rank, along, false, [&](std::size_t in_whole, std::size_t in_part, std::size_t n) {
       if (whole_.is_split()) std::copy_n(&values[in_part], n, &values_[in_whole]);
@@ -225,7 +225,7 @@ template <class S, class Copy> requires(StrategyTraits<S>::has_stages) class Who
     slots_.assign(each * plan_.slot_stride(), 0.0F);
   }
 
-  /// Writes the variables of one stage into those of the whole network.
+  /// Writes the variables of one stage into the variables of the whole network.
   void put(Variables const& stage) {
     for (std::size_t i = 0; i < stage.size(); ++i)
       for (auto const& v : plan_.variables)

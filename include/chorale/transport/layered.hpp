@@ -356,7 +356,7 @@ template <Endpoint Near, Endpoint Far> class TwoLayerEndpoint {
 ///                  0 and 1       2 and 3       4 and 5
 ///
 /// `far` connects all ranks of the group. Any two can exchange messages: ranks of one node over `near`, all others over
-/// `far`, also those that differ in node and in number. far() is a view of it. `near` connects each node separately, as
+/// `far`, also ranks that differ in node and in number. far() is a view of it. `near` connects each node separately, as
 /// a group of n; if its options have a name, of a shared memory file for example, the name must differ between nodes.
 ///
 /// ranks_per_node   0: as many as the group has in each process

@@ -99,12 +99,12 @@ class MpiEndpoint {
 ///   auto endpoints = MpiTransport{}.connect(MpiTransport::group());        mpirun -np 4 ./program
 ///   auto transport = MpiTransport{communicator};                           of a program that has its own messages
 ///
-/// keeps   Messages are on two duplicates of the communicator: they never meet those of the program, whatever their
+/// keeps   Messages are on two duplicates of the communicator: they never meet the program's messages, whatever their
 ///         tags, and errors of MPI on them are returned and become ours; the communicator itself is left as it is.
 ///         For MPI_COMM_WORLD, MPI is initialized if it is not, with MPI_THREAD_SERIALIZED, and then finalized at exit;
 ///         where the program has initialized MPI, the program finalizes it, after its endpoints have ended: one that
 ///         lives is a BadArgument from then on, and PeerLost for ranks that wait for it. Below MPI_THREAD_SERIALIZED
-///         another thread than that of MPI_Init gets a BadArgument. All ranks connect in the same order. An
+///         another thread than MPI_Init's gets a BadArgument. All ranks connect in the same order. An
 ///         endpoint may be moved, but not destroyed, while operations are in flight. After a PeerLost no message
 ///         arrives any more, but memory that was being sent must live until the program ends
 /// cost    a header of 64 bytes for each message, with which up to 1984 of its bytes are copied; the rest is not copied
@@ -113,7 +113,7 @@ class MpiEndpoint {
 ///         another size than expected. These are detected with the first bytes of a message, or by ranks that have
 ///         waited for 50 ms; some bytes of a larger message may be in memory by then
 ///
-/// communicator   the ranks, of which this process is one; the program frees it when it likes
+/// communicator   the ranks, with this process as one; the program frees it when it likes
 /// timeout        the longest wait for one message
 /// piece          the largest part of a message that is sent at once, in bytes, at most 1 GiB; the same on all ranks
 struct MpiTransport {
@@ -139,7 +139,7 @@ struct MpiTransport {
 
   /// Connects the ranks of the communicator. Every rank of it calls this.
   ///
-  /// throws  BadArgument when the group is not that of the communicator, and as group() does
+  /// throws  BadArgument when the group is not the communicator's, and as group() does
   std::vector<endpoint> connect(Group const& asked) const {
     auto const here = group(communicator);
     CHORALE_EXPECTS(piece >= 1 && piece <= std::size_t{1} << 30, "a piece of " + std::to_string(piece) + " bytes");

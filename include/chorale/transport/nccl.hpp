@@ -130,7 +130,7 @@ template <Endpoint E> class NcclEndpoint : public ForwardingEndpoint<E> {
 
  private:
   /// Memory for copies. Blocks that are too small are freed at the end, because cudaFree waits for a device, without a
-  /// deadline, and so for ranks that may wait for this one. Sizes double, so all have at most twice that of the last.
+  /// deadline, and so for ranks that may wait for this one. Sizes double, so all have at most twice the last size.
   class Rooms {
    public:
     void* take(std::size_t bytes) {
@@ -215,7 +215,7 @@ template <Endpoint E> class NcclEndpoint : public ForwardingEndpoint<E> {
 };
 
 /// GPUs that NCCL connects, in one process or in many: each rank has one, and its collectives are NCCL's. Messages,
-/// such as those that synchronize ranks, use another transport; if its handshake is authenticated, so is the exchange
+/// for example to synchronize ranks, use another transport; if its handshake is authenticated, so is the exchange
 /// of NCCL's unique id.
 ///
 ///   Trainer{model, MirroredStrategy{Cuda::visible()}, NativeAllReduce{}, NcclTransport{}}
@@ -227,7 +227,7 @@ template <Endpoint E> class NcclEndpoint : public ForwardingEndpoint<E> {
 /// throws  BadArgument when a process has more ranks than devices; PeerLost when a rank does not connect in time
 ///
 /// T         the transport that sends messages
-/// devices   those of the ranks of this process, in order of ranks; no two ranks share one
+/// devices   for the ranks of this process, in order of ranks; no two ranks share one
 /// timeout   the longest wait for one operation
 template <Transport T = Staged<LocalTransport, CudaCopies>> struct NcclTransport {
   using endpoint = NcclEndpoint<typename T::endpoint>;

@@ -54,7 +54,7 @@ struct NetworkLine {
 ///   tree, P = 2^k - 1                  (k-1) (2o + a + (b + g) S + max(b S, o + g S)      up: two children, one port
 ///                                            + 2o + a + (b + g) S + max(b S, o))          down
 ///
-/// each as a sum of messages, of which every term n b and n g is rounded to a picosecond.
+/// each as a sum of messages, with every term n b and n g rounded to a picosecond.
 ///
 /// slow        the share of ranks that compute `slowness` times as long, overheads included; chosen by the seed
 /// noise       each latency and each piece of computing takes up to that share longer, drawn from the seed

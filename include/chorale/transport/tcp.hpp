@@ -36,21 +36,21 @@ namespace chorale {
 ///
 ///   TcpTransport{.addresses = {"10.0.0.7:2222", "10.0.0.8:2222"}, .secret = Secret::from_env(), .job = "lenet 17"}
 ///
-/// addresses     address on which each rank listens, in the order of ranks; if empty, those of the group, or those that
-///               the group's rendezvous finds; if it has neither, all ranks are threads of this process
+/// addresses     address on which each rank listens, in the order of ranks; if empty, the group's, or what the group's
+///               rendezvous finds; if it has neither, all ranks are threads of this process
 /// secret        the same on all ranks; without one, a rank may listen on this host only: see insecure_network. If
-///               it is not set, a group of several processes uses that of the environment: Secret::from_env()
-/// job           name of the job; that of the group has precedence
+///               it is not set, a group of several processes uses the environment's: Secret::from_env()
+/// job           name of the job; the group's has precedence
 /// plan          one line for each thing that ranks must agree on, such as a variable with its shape
-/// topology      the pairs of ranks that have a data connection: all, or only those that an algorithm uses
+/// topology      the pairs of ranks that have a data connection: all, or only the pairs that an algorithm uses
 /// incarnation   number of restarts of the job: ranks of an earlier start cannot join
 /// failures      with FailureScope::peer, the loss of a rank affects only operations with it, once all have joined
 /// log           receives status lines: which ranks are missing, what was refused; called by other threads
 /// while_joining called ten times a second while ranks are missing, by the thread that connects, if there is one; what
 ///               it throws ends connect()
 ///
-/// keeps   every rank has a control connection to every other, and data connections to those that `topology` connects
-///         it with: it can send only to these. Bytes from strangers have no effect
+/// keeps   every rank has a control connection to every other, and data connections to its peers in `topology`: it can
+///         send only to these. Bytes from strangers have no effect
 /// throws  from connect(): PeerLost when ranks do not connect in time; Disagreement when they do not fit; BadArgument
 ///         when an address cannot be used, OutOfDescriptors when there are too few sockets
 template <class P> requires wire::Protection<P> struct BasicTcpTransport<P> {

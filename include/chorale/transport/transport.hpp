@@ -54,7 +54,7 @@ class Group {
 
   /// size    ranks in the job, at least 1
   /// local   ranks that live in this process, ascending
-  /// throws  BadArgument when there is no rank, or local ranks are not in the job or out of order
+  /// throws  BadArgument when size is less than 1, or local ranks are not in the job or out of order
   Group(int size, std::vector<Rank> local, RendezvousInfo meeting = {})
       : size_{size}, local_{std::move(local)}, meeting_{std::move(meeting)} {
     CHORALE_EXPECTS(size >= 1, "a group needs at least one rank, got " + std::to_string(size));
@@ -92,7 +92,7 @@ class Group {
 ///   | begin_step(step)                   | the step in errors: begin_step()           | errors name no step      |
 ///   | fail(why)                          | tells the other ranks: fail()              | they wait until a timeout |
 ///   | wait_any(longest) -> bool          | sleeps until a message moves: rest()       | yields, and looks again  |
-///   | lost(peer) -> bool                 | goes on without a lost rank: Spares        | no parameter servers     |
+///   | lost(peer) -> bool                 | continues without a lost rank: Spares      | no parameter servers     |
 ///   | close()                            | compares all operations at the end: close() | nothing is compared     |
 ///   | announce(operation, group)         | operations of some ranks: KnowsSubGroups   | SubEndpoint sends as one |
 ///   | expose, peer, leave, hold          | DirectAccessEndpoint                       | no DirectAllReduce       |

@@ -23,7 +23,7 @@
 namespace chorale::resolve {
 
 /// Resolver for Kubeflow's Trainer, which sets torchrun's options as variables: PET_NNODES, PET_NODE_RANK,
-/// PET_MASTER_ADDR. Its program may be torchrun, which is then believed, or a program of its own, one for each node.
+/// PET_MASTER_ADDR. Its program may be torchrun, which is then believed, or another one, with one process per node.
 ///
 /// source  https://github.com/kubeflow/trainer, runtimes of the plug-in torch
 struct KubeflowTrainer {

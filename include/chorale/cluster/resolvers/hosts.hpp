@@ -51,7 +51,7 @@ inline std::string file_named(std::string const& path, std::string const& variab
   return text;
 }
 
-/// Collects workers: each without a port gets the port after that of the worker before it on the same host.
+/// Collects workers. A worker without a port gets the next port after the previous such worker on the same host.
 class HostList {
  public:
   explicit HostList(int first_port) : first_port_{first_port} {}
@@ -156,7 +156,7 @@ inline TaskId task_on(std::string const& here, std::vector<Task> const& tasks, s
 /// is set. All tasks are workers, in the order of the list, on CHORALE_PORT or 2222.
 ///
 /// rank    of this process, when a launcher gives it; else -1. CHORALE_TASK comes first; without both it is
-///         JOB_COMPLETION_INDEX of an Indexed Job of Kubernetes, or that of the only worker on this host
+///         JOB_COMPLETION_INDEX of an Indexed Job of Kubernetes, or the rank of the only worker on this host
 /// here    name of this host
 /// throws  BadArgument
 inline std::optional<ClusterParts> listed_hosts(Environment const& env, Rank rank = -1,
@@ -198,7 +198,7 @@ inline std::optional<ClusterParts> listed_hosts(Environment const& env, Rank ran
 }
 
 /// Refuses the index of a Kubernetes Job without the hosts of the others: each pod would train alone. Kubeflow's Trainer
-/// makes such a Job for one node, too, and says in PET_NNODES that there is no other.
+/// makes such a Job for one node, too, and then sets PET_NNODES to 1.
 ///
 /// throws  BadArgument
 inline void expect_hosts(Environment const& env) {

@@ -189,8 +189,8 @@ class CsvColumns {
 /// keeps   True is 1, and False is 0; a byte order mark, and blanks around a cell, are not part of it; a line ends with
 ///         \n, \r\n or \r
 /// cost    memory for the numbers, and for one line of at most 16 MiB
-/// throws  BadFile with the line and the column: when a name is there twice or there is no such target, a row is not
-///         whole, or a cell is missing, no number, not in the range of its type or, for integers, no whole number
+/// throws  BadFile with the line and the column: when a name occurs twice or the target is missing, a row is not whole,
+///         or a cell is missing, not a number, not in the range of its type or, for integers, not a whole number
 /// source  RFC 4180
 template <class X = float, class Y = int>
 Tensors<X, Y> csv(std::filesystem::path const& file, std::string_view target, CsvOptions const& options = {}) {

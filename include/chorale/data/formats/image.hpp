@@ -108,7 +108,7 @@ inline Box central_box(ImageShape const& shape, std::size_t height, std::size_t 
   return {(shape.height - height) / 2, (shape.width - width) / 2, height, width};
 }
 
-/// A box of this size anywhere in an image: a function of `random`, of which it takes numbers 0 and 1.
+/// A box of this size anywhere in an image: a function of numbers 0 and 1 of `random`.
 inline Box random_box(ImageShape const& shape, std::size_t height, std::size_t width, Random const& random) {
   CHORALE_EXPECTS(height <= shape.height && width <= shape.width, "random_box: larger than the image");
   return {static_cast<std::size_t>(random.below(0, shape.height - height + 1)),
@@ -120,7 +120,7 @@ struct Shift {
   std::ptrdiff_t down = 0, right = 0;
 };
 
-/// A shift of at most `most` pixels each way: a function of `random`, of which it takes numbers 0 and 1.
+/// A shift of at most `most` pixels each way: a function of numbers 0 and 1 of `random`.
 inline Shift random_shift(std::size_t most, Random const& random) {
   auto const any = [&](std::uint64_t i) {
     return static_cast<std::ptrdiff_t>(random.below(i, 2 * most + 1)) - static_cast<std::ptrdiff_t>(most);

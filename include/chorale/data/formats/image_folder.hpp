@@ -28,7 +28,7 @@
 
 namespace chorale::data {
 
-/// Whether a file that is no picture, or a damaged one, ends the pass or is left out and counted.
+/// Whether a file that is not a picture, or is damaged, ends the pass or is left out and counted.
 enum class OnUnreadable { stop, skip };
 
 /// How the pictures of an image_folder become rows.
@@ -201,10 +201,10 @@ class ImageFolder : public Pipe<ImageFolder> {
 ///
 ///   auto const train = data::image_folder("pictures", {.shape = {32, 32, 3}}).cache();
 ///
-/// keeps   pictures in folders within a class belong to it; hidden files and folders, ._1.jpg, are no data. A picture
+/// keeps   pictures in folders within a class belong to it; hidden files and folders, ._1.jpg, are ignored. A picture
 ///         of another kind, 1.gif, is one that cannot be read; {.on_unreadable = data::OnUnreadable::skip} leaves such
 ///         files out, and skipped() of the result counts them
-/// order   classes, and files in a class, by the bytes of their names: put .shuffle(n) behind it
+/// order   classes, and files in a class, by the bytes of their names: put .shuffle(n) after it
 /// cost    a pass decodes every file; .cache() keeps the pixels, .map with threads takes the rest
 /// throws  BadFile when the folder cannot be read, or a class has no .png, .jpg or .jpeg
 /// source  torchvision.datasets.ImageFolder, tf.keras.utils.image_dataset_from_directory(interpolation = "bilinear")

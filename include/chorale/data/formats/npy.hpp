@@ -177,7 +177,7 @@ template <class T> struct NpyArray {
 
 namespace detail {
 
-/// Refuses a type of which npy files hold no numbers. Returns false then.
+/// Refuses a type whose numbers npy files do not hold. Returns false then.
 template <class T> constexpr bool npy_holds() {
   constexpr bool holds = std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8;
   static_assert(holds, "chorale: npy files hold numbers of up to 8 bytes. Read bool as std::uint8_t.");
@@ -348,7 +348,7 @@ template <class T> NpyArray<T> read_npy(std::filesystem::path const& path) {
 /// Writes a .npy file, as numpy.save would.
 ///
 /// values  row-major
-/// throws  BadFile when it cannot be written, and when the path is that of a device, a FIFO or a folder
+/// throws  BadFile when it cannot be written, and when the path names a device, a FIFO or a folder
 template <class T>
 void write_npy(std::filesystem::path const& path, std::vector<std::size_t> const& shape, Span<T const> values) {
   auto count = std::size_t{1};

@@ -28,8 +28,8 @@ namespace chorale::data {
 ///   auto const x    = file.read<std::uint8_t>("x_train");
 ///
 /// cost    the names of the arrays; an array is read, and unpacked, when it is asked for
-/// throws  BadFile with the byte when it is no such file, has two arrays of one name, or is damaged: the checksum of an
-///         array is compared when it is read
+/// throws  BadFile with the byte when it is not such a file, has two arrays of one name, or is damaged: the checksum of
+///         an array is compared when it is read
 /// source  PKWARE's APPNOTE 6.3, without its 64-bit part: files up to 4 GiB
 class NpzFile {
  public:
@@ -98,7 +98,7 @@ class NpzFile {
   }
 
   void list() {
-    constexpr auto most_end = std::uint64_t{22 + 65'535};  // the last record, behind which only a comment may follow
+    constexpr auto most_end = std::uint64_t{22 + 65'535};  // the last record; only a comment may follow it
     auto const begin        = file_->size() - std::min(file_->size(), most_end);
     auto const tail         = part(begin, static_cast<std::size_t>(file_->size() - begin));
     auto const end          = tail.rfind("PK\5\6");

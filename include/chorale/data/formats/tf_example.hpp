@@ -29,7 +29,7 @@
 /// source  protobuf.dev/programming-guides/encoding
 namespace chorale::data::proto {
 
-/// Thrown for bytes that are no message. A caller that knows the message rethrows it as a BadFile that names it.
+/// Thrown for bytes that are not a message. A caller that knows the message rethrows it as a BadFile that names it.
 struct Malformed : std::runtime_error {
   Malformed(std::uint64_t at, std::string const& what_is_wrong)
       : runtime_error{"byte " + std::to_string(at) + ": " + what_is_wrong} {}
@@ -275,8 +275,8 @@ struct Example {
   ///
   /// where   begins the message of an error: the record
   /// cost    memory in proportion to the bytes of the record
-  /// throws  BadFile with the byte of the record; also when two features have one name, of which protobuf would take
-  ///         the last one
+  /// throws  BadFile with the byte of the record; also when two features have one name: protobuf would take the
+  ///         last one
   static Example parse(ConstBytes bytes, std::string const& where = "an Example") {
     try {
       auto example = Example{};
@@ -349,7 +349,7 @@ struct Example {
 /// X, Y    bytes take the one byte string of a feature, floating-point numbers its floats, other integers its integers
 /// width, targets    numbers that a row must have, unless 0
 /// x_if_missing, y_if_missing    so many of this number, else one, in place of a feature that a record lacks; none: an
-///         error. For lists that may be empty: a map of one's own, with Example::find
+///         error. For lists that may be empty, write a map that calls Example::find
 /// throws  BadFile with the number of the file and of the record in it
 struct Fields {
   std::string x, y{};  // names; empty: no numbers

@@ -58,7 +58,7 @@ template <class T> T little_endian(ConstBytes bytes) {
 ///         copied into a buffer that grows to the longest record that the file really has
 /// throws  BadFile with file, record and byte. After a record whose data is damaged, reading can go on; after any
 ///         other damage, and after a read error, the reader is at its end
-/// source  TFRecord as of tensorflow/core/lib/io/record_reader.h
+/// source  TFRecord as in tensorflow/core/lib/io/record_reader.h
 class TfRecordReader {
  public:
   explicit TfRecordReader(std::filesystem::path file, TfRecordOptions options = {})
@@ -212,7 +212,7 @@ auto record_files(std::vector<std::filesystem::path> const& files, TfRecordOptio
 ///
 /// cost    records of plain files are not copied, and the system reads ahead: if it has the files in its cache, threads
 ///         would not be faster
-/// order   that of interleave
+/// order   the order of interleave
 /// throws  BadFile, while reading, as TfRecordReader does
 /// source  tf.data.TFRecordDataset(files)
 inline auto tfrecords(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options = {},
@@ -223,7 +223,7 @@ inline auto tfrecords(std::vector<std::filesystem::path> const& files, TfRecordO
 /// The records of some files, each open file read by its own thread: for packed files, and for slow storage.
 ///
 /// ahead   records that wait for the reader, for each open file
-/// order   that of interleave, whatever the timing of the threads
+/// order   the order of interleave, whatever the timing of the threads
 /// source  tf.data.TFRecordDataset(files, num_parallel_reads), deterministic
 inline auto tfrecords(std::vector<std::filesystem::path> const& files, TfRecordOptions const& options, Interleave how,
                       std::size_t ahead) {
@@ -243,7 +243,7 @@ inline auto tfrecords_in_any_order(std::vector<std::filesystem::path> const& fil
 ///   auto to = data::TfRecordWriter{"train-00.tfrecord"};   to.write(example.bytes());   to.close();
 ///
 /// keeps   the file is whole after close(); without it, the last records may be missing
-/// throws  BadFile with the file and the number of records written before, and when the path is that of a device, a
+/// throws  BadFile with the file and the number of records written before, and when the path names a device, a
 ///         FIFO or a folder; a symbolic link is followed
 class TfRecordWriter {
  public:

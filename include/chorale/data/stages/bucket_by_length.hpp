@@ -21,7 +21,7 @@ namespace chorale::data {
 ///
 ///   boundaries 3, 6       lengths 2 7 1 4 9 5  ->  (2 1) (7 9) (4 5)
 ///
-/// order   a batch comes when its bucket is full; at the end of a pass the rests come, those of short rows first
+/// order   a batch comes when its bucket is full; at the end of a pass the rest of each bucket, short rows first
 /// keeps   a batch is contiguous and 64-byte aligned, and valid until the next call
 /// cost    the rows of all buckets: views of a stable source, else copies; no allocation once the buffers have grown
 /// throws  BadArgument when a row does not fit its fields

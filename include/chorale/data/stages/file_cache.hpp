@@ -43,10 +43,10 @@ template <class D> std::uint64_t cache_key(D const& from, std::string const& fun
 /// keeps   rows have the bits, the order and the widths of the source, and may differ in width. An existing file is
 ///         used if it was made by the same stages: see cache_key(), which does not see into functions
 /// order   pass 0 is kept, whichever pass is read first
-/// cost    if there is no file, the first read runs a whole pass, and other threads wait for it. Later reads copy
+/// cost    without a file, the first read runs a whole pass, and other threads wait for it. Later reads copy
 ///         nothing; the first read of a row in a program checks its checksum. Memory: the system's cache of the file
 /// throws  what the pass throws, BadArgument when it has another number of rows than its size() says, or BadFile when
-///         the file cannot be written: there is no file then, and the next read retries. BadFile when the file is
+///         the file cannot be written: it does not exist then, and the next read retries. BadFile when the file is
 ///         damaged, cut, of another kind, or has other types, fields, stages or another number of rows
 /// source  tf.data.Dataset.cache(filename)
 template <class D> class FileCached : public Pipe<FileCached<D>> {

@@ -128,8 +128,8 @@ struct OpenCache {
 ///
 ///   header 48 B │ names of the fields, if any │ crc · bytes of each field · each field │ crc · … │ …
 ///
-/// All numbers are little-endian; rows, and fields in them, begin at a multiple of 8 bytes. The crc of a row is that of
-/// all bytes up to the next row, continued from that of the last row.
+/// All numbers are little-endian; rows, and fields in them, begin at a multiple of 8 bytes. The crc of a row covers
+/// all bytes up to the next row, and continues the crc of the previous row.
 ///
 /// keeps   an open file keeps its bytes when it is deleted or replaced; it must not be written into
 /// throws  BadFile with file, row and byte, when the file does not match its header and its checksums

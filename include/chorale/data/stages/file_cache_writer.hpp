@@ -48,7 +48,7 @@ inline bool is_called(int file, std::filesystem::path const& name) {
 ///         After a kill, "<path>.partial-<host>-<process>-<n>" remains. It is never read, and the next writer on that
 ///         host removes it; a running writer holds a lock on its own file. On a disk without locks, it stays
 /// cost    a buffer of 1 MiB; one system call for each
-/// throws  BadFile when there is no space, permission or folder, and when `path` is a device, a FIFO or a folder; no
+/// throws  BadFile when space, permission or the folder is missing, and when `path` is a device, a FIFO or a folder; no
 ///         temporary file is left then
 class CacheWriter {
  public:

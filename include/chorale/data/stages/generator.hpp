@@ -92,7 +92,7 @@ template <class Out, class Make> class Generated : public Pipe<Generated<Out, Ma
 /// make    make(epoch) begins a pass, maybe in another thread; its result is called until it returns false
 /// x, y    keep their memory and content from row to row
 /// size    rows of a pass, if known
-/// order   that of `make`: a pass must be a function of the epoch
+/// order   the order of `make`: a pass must be a function of the epoch
 template <class X = float, class Y = int, class Make> requires(!IsField<X> && !IsField<Y>)
 auto from_generator(Make make, std::optional<std::size_t> size = {}) {
   using Out = Sample<X, Y>;

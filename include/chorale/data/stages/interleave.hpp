@@ -63,7 +63,7 @@ template <class D> std::optional<std::size_t> sum_of_sizes(std::vector<D> const&
 
 }  // namespace detail
 
-/// Several datasets, of which a few are read at a time, a block of elements from each in turn.
+/// Several datasets. A few are read at a time, a block of elements from each in turn.
 ///
 ///   A: a0 a1 a2 a3 a4 a5 ┐
 ///   B: b0 b1 b2          ├  cycle 2, block 2:  a0 a1  b0 b1  a2 a3  b2  a4 a5  c0 c1 …

@@ -135,7 +135,7 @@ template <class Work, class D, class F, class Out, class Slots> struct MapThread
 ///
 ///   source ─ one thread at a time, a run of rows ─►  f, then a copy to the row's place in the batch  ─►  reader
 ///
-/// keeps   batches, their order and errors are those of the two stages; how.order orders batches, not rows in them
+/// keeps   batches, their order and errors are as from the two stages; how.order orders batches, not rows in them
 /// cost    the reader copies nothing; threads hand over batches, not rows. At most max(how.ahead rows, 2 batches)
 ///         wait
 /// source  map_and_batch of tf.data.experimental
@@ -164,7 +164,7 @@ template <class D, class F, class Out> class MapBatched : public Pipe<MapBatched
       return true;
     }
 
-    /// The next batch, whose memory is exchanged with that of the caller, not copied. False at the end.
+    /// The next batch. Its memory is exchanged with the memory of the caller, not copied. False at the end.
     bool next_into(buffer& to, element& out) {
       auto* made = static_cast<Making*>(nullptr);
       if (!work_->next(made)) return false;
@@ -348,7 +348,7 @@ template <class D, class F, class Out> class MapBatched : public Pipe<MapBatched
 ///
 /// keeps   at most how.ahead rows wait; a stream owns its threads, which end with it
 /// cost    some microseconds to hand over a run; the faster f is, the more rows a run has
-/// order   rows and their order are those of map with the same function, whatever the number of threads; with
+/// order   rows and their order are as from map with the same function, whatever the number of threads; with
 ///         Order::any, the rows are the same
 /// throws  what the source or f throws, from next, after the rows before it
 template <class D, class F, class Out> class ParallelMapped : public Pipe<ParallelMapped<D, F, Out>> {

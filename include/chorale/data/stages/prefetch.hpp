@@ -54,7 +54,7 @@ class Wakeup {
 ///   thread  fills  [4] [2] [3]     a ring of n + 1 slots: n wait, and the reader holds one
 ///   reader              ^ holds
 ///
-/// keeps   order and elements are those of the source; a stream owns its thread, which ends with it
+/// keeps   order and elements are the source's; a stream owns its thread, which ends with it
 ///         auto_tune: n doubles when no element is ready although all room was taken before
 /// cost    no allocation after the first n + 1 elements; batches are gathered straight into the slots; no lock while
 ///         neither side has to wait
@@ -149,7 +149,7 @@ template <class D> class Prefetched : public StagesAfter<D, Prefetched<D>> {
         return !stopped_;
       }
 
-      /// True if n more elements may be made; always true while there is no element, held or waiting.
+      /// True if n more elements may be made; always true while no element is held or waiting.
       bool has_room(std::size_t n) const {
         auto const here = made_ - released_;
         return here == 0 || (here + n <= depth_ + 1 && waiting_bytes_ < bytes_);

@@ -78,7 +78,7 @@ template <class D> class Repeated : public Pipe<Repeated<D>> {
 ///   pass 0   … 8 9 ->  [4 . . 7]  -> picked               when the source of a pass has ended, each pick frees a slot,
 ///   pass 1   … 2 1 ->  [. 0 1 .]                          into which an element of the next pass is read
 ///
-/// order   that of the two stages: each pass is shuffled by itself, in its own order
+/// order   the order of the two stages: each pass is shuffled separately, in its own order
 /// cost    one buffer for all passes. Where a pass begins, nobody waits for a buffer to be filled: the next pass has
 ///         been read, an element for each that was picked, since the source of the last one ended
 /// throws  what the source throws, where the pass begins in which it does
@@ -113,7 +113,7 @@ template <class D> class ShuffleRepeated : public Pipe<ShuffleRepeated<D>> {
 
     Pass& now() { return *two_[at_]; }
 
-    /// Begins the next pass, of which some elements may have been read.
+    /// Begins the next pass. Some of its elements may have been read.
     void begin_next() {
       if (!opened_ && !failure_) open();
       if (failure_) std::rethrow_exception(failure_);

@@ -379,7 +379,7 @@ inline constexpr auto bert_folded = std::array<FoldedRange, 1064>{{
     {0x16ea0, 0x16eb8, 1, 0x16ebb}, {0x1e900, 0x1e921, 1, 0x1e922},
 }};
 
-/// A character, and what it becomes: up to three, behind which are zeros.
+/// A character, and what it becomes: up to three characters, followed by zeros.
 struct FoldedToSeveral {
   std::uint32_t first;
   std::array<std::uint32_t, 3> to;

@@ -66,7 +66,7 @@ inline std::optional<std::string> bytes_of_token(std::string_view token) {
 ///
 /// keeps    added tokens, such as <|endoftext|>, are found in a text before it is cut into words
 /// cost     encode: O(n log n) in the bytes of a word; a word that came before costs a look-up
-/// order    the ids are those of the package tokenizers, for text of the characters that Unicode 14 has
+/// order    the ids are the same as from the package tokenizers, for text of the characters that Unicode 14 has
 /// source   Sennrich et al., ACL 2016; Radford et al., 2019; huggingface.co/docs/tokenizers
 class BpeTokenizer {
  public:
@@ -113,7 +113,7 @@ class BpeTokenizer {
     return ids;
   }
 
-  /// The bytes of the tokens: UTF-8 if the ids are those of whole characters.
+  /// The bytes of the tokens: UTF-8 if the ids make up whole characters.
   ///
   /// throws   BadArgument when an id is not from 0 to size() - 1
   std::string decode(Span<int const> ids) const {
@@ -169,7 +169,7 @@ class BpeTokenizer {
       queue.pop();
       auto& left = symbols[next.at];
       if (left.id != next.left || left.after >= symbols.size() || symbols[left.after].id != next.right) continue;
-      symbols[left.after].id = -1;  // is no symbol any more
+      symbols[left.after].id = -1;  // is not a symbol any more
       left.id                = next.made;
       left.after             = symbols[left.after].after;
       if (left.after < symbols.size()) symbols[left.after].before = next.at;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tokenizers turn a text into ids from 0 to size() - 1, and back: of bytes, and of the characters of a text. That of GPT-2
-// is in bpe.hpp.
+// Tokenizers turn a text into ids from 0 to size() - 1, and back: of bytes, and of the characters of a text. The
+// tokenizer of GPT-2 is in bpe.hpp.
 #pragma once
 
 #include <chorale/core/check.hpp>

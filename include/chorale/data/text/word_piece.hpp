@@ -127,7 +127,7 @@ enum class Letters { folded, as_written };
 /// keeps    special tokens such as [MASK] are found in a text as they are. A word of over 100 characters, or one that
 ///          cannot be put together of pieces, is [UNK]. What a tokenizer.json says of truncation and padding is left to
 ///          the program
-/// order    the ids are those of the package tokenizers, of BertTokenizer in the package transformers
+/// order    the ids are the same as from the package tokenizers, and from BertTokenizer in the package transformers
 /// source   Devlin et al., NAACL 2019; Schuster and Nakajima, ICASSP 2012; huggingface.co/docs/tokenizers
 class WordPieceTokenizer {
  public:
@@ -170,7 +170,7 @@ class WordPieceTokenizer {
     return found == ids_.end() ? -1 : found->second;
   }
 
-  /// The ids of a text between those of [CLS] and [SEP].
+  /// The ids of a text between the ids of [CLS] and [SEP].
   ///
   /// most     ids, these two included, at least 2: the rest of the text is left out
   /// throws   BadArgument when the text is not UTF-8

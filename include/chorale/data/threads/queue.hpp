@@ -103,7 +103,7 @@ template <class T, class Less = std::less<>> class LeastFirst {
 ///   while (auto task = queue.pop()) run(*task);           // other threads; nothing once it is closed and empty
 ///
 /// keeps   at most `capacity` elements; close() keeps them, cancel() drops them
-/// order   that of Picking, among the elements in the queue at the moment of a pop
+/// order   the order of Picking, among the elements in the queue at the moment of a pop
 /// throws  what put and take of Picking throw; other threads that wait go on
 /// source  tf.queue.FIFOQueue, RandomShuffleQueue, PriorityQueue: enqueue, dequeue, close(cancel_pending_enqueues)
 template <class T, Picking<T> P> class BoundedQueue {
@@ -135,7 +135,7 @@ template <class T, Picking<T> P> class BoundedQueue {
     return value;
   }
 
-  /// Refuses further pushes, also those that wait; pops go on until the queue is empty.
+  /// Refuses further pushes, also pushes that wait; pops continue until the queue is empty.
   void close() {
     auto const lock = std::lock_guard{mutex_};
     closed_         = true;

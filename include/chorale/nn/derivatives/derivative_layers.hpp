@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers for values that are carried with derivatives, as nn::derivatives makes them, each with a backward of its own.
+// Layers for values that are carried with derivatives, as nn::derivatives makes them, each with its own backward.
 #pragma once
 
 #include <chorale/core/describe.hpp>
@@ -65,7 +65,7 @@ template <> struct Smooth<GELU> {
     return {x * below, below + x * density, density * (2 - x * x), density * x * (x * x - 4)};
   }
 };
-// A function of one's own
+// A function that the program defines
 template <class L> requires std::derived_from<L, nn::Elementwise<L>> &&
                             requires(float x) { L::d2f(x, x), L::d3f(x, x); } struct Smooth<L> {
   static std::array<float, 4> at(float x) {
@@ -121,13 +121,13 @@ template <class... B> struct PartsOf {
  public:
   static constexpr std::size_t size = list.size;
   static constexpr DerivativePart part(std::size_t k) { return list.all[k]; }
-  /// The index of a part; that of a part that is not carried is `size`.
+  /// The index of a part; `size` for a part that is not carried.
   static constexpr std::size_t find(DerivativePart wanted) {
     auto k = std::size_t{0};
     while (k < size && list.all[k] != wanted) ++k;
     return k;
   }
-  /// The indices of the parts that were asked for, in that order, after that of the value.
+  /// The index of the value, then the indices of the parts that were asked for, in that order.
   static constexpr std::array<std::size_t, 1 + sizeof...(B)> asked{0, find(part_of(B::dims))...};
 
   /// Calls f(k, a, b) for each derivative: of part k, a is the first derivative by i, and b that by j; in a first
@@ -303,7 +303,7 @@ template <class S> struct BeginDerivatives : Layer<BeginDerivatives<S>> {
   }
 };
 
-/// The parts that were asked for, each as a value of its own.
+/// The parts that were asked for, each as a separate value.
 template <class S> struct EndDerivatives : Layer<EndDerivatives<S>> {
   static constexpr std::string_view name = "end_derivatives";
   static constexpr bool keeps_x          = false;

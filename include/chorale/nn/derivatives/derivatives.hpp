@@ -6,7 +6,7 @@
 //                                    u, and each derivative of it, by the chain rule
 //
 // Forward-mode differentiation: a value is carried through each layer with its first and second derivatives. Each layer
-// has a backward of its own, so that gradients by variables and inputs are exact.
+// has its own backward, so that gradients by variables and inputs are exact.
 #pragma once
 
 #include <chorale/nn/derivatives/derivative_layers.hpp>
@@ -113,11 +113,11 @@ template <class D, class L, class... O> struct CallWithDerivatives {
 ///           as well
 /// x         (B, N); By<i> is the derivative by its number i, By<i, j> a second one
 /// returns   the value, then each derivative that was asked for, (B, M) all
-/// keeps     gradients by variables and by x are exact: the derivatives of each layer have a backward of their own
-/// cost      that of the layers, times 1 + the derivatives that are carried: those that were asked for, and those by i
-///           and by j for each By<i, j>
+/// keeps     gradients by variables and by x are exact: the derivatives of each layer have their own backward
+/// cost      the layers' cost, times 1 + the number of carried derivatives: each one that was asked for, and the first
+///           ones by i and by j for each By<i, j>
 /// source    Raissi, Perdikaris & Karniadakis, "Physics-informed neural networks", 2019; torch.autograd.grad with
-///           create_graph=True, of which these are the numbers
+///           create_graph=True, which gives the same numbers
 template <class... B, class Net, class D, class O> constexpr auto derivatives(Net const& net, Tensor<D, O> x) {
   using S            = detail::PartsOf<B...>;
   auto const refused = [&] {

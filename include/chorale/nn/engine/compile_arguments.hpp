@@ -137,7 +137,7 @@ template <class... Parts> struct Arguments {
     return all;
   }();
 
-  /// Refuses arguments of which one is missing, is there twice, or is none of the three. Returns false then.
+  /// Refuses arguments if one is missing, is there twice, or is none of the three. Returns false then.
   static constexpr bool check() {
     constexpr bool of_a_kind  = count(losses) + count(optimizers) + num_metrics == size;
     constexpr bool has_number = count(numbers) > 0;

@@ -49,8 +49,8 @@ template <class D, bool recomputes> constexpr auto check_recompute() {
 ///
 ///   forward     calls in the order of the call operator
 ///   backward    calls in reverse. After the first user of a variable, `ready(end)`: gradients below `end` are final
-///   layouts     a kernel chooses that of its output, and the calls that read it take it as it is. Only outputs, and
-///               what layers read that take no other, are converted to rows of plain numbers
+///   layouts     a kernel chooses the layout of its output, and the calls that read it take it as it is. Only outputs,
+///               and what layers read that take no other, are converted to rows of plain numbers
 ///
 /// keeps   one block of memory, in which values, workspaces and gradients lie over one another if they are never in use
 ///         together: what backward does not read is overwritten, as soon as forward has read it
@@ -125,8 +125,8 @@ template <class Net, Device D> class GraphExecutor {
     each_reader([&](auto const* ops, std::size_t c, std::size_t k) { ops->read_from(stages_[c], k, x); });
   }
 
-  /// Copies ragged input i of the next passes, without its padding: (rows, width, ..), of which each row has `lengths`.
-  /// The lengths live until backward.
+  /// Copies ragged input i of the next passes, without its padding: (rows, width, ..), where row r has lengths[r]
+  /// positions. The lengths live until backward.
   void read(std::size_t i, void const* x, std::size_t width, Span<int const> lengths) {
     ragged_.set(i, lengths);
     auto const& value = g.values[graph::at(g.inputs[i])];
@@ -166,7 +166,7 @@ template <class Net, Device D> class GraphExecutor {
         [this](std::size_t call) { units_->passed(call); });
     units_->end();
   }
-  /// Computes gradients of inputs alone. Those of variables have any value then.
+  /// Computes gradients by inputs alone. Gradients by variables are unspecified then.
   void backward_to_inputs(Pass const& pass) {
     CHORALE_EXPECTS(units_ == nullptr,
                     "gradients by inputs alone are computed where a replica has 1 of 1 parts of all "

@@ -300,7 +300,7 @@ template <class D, class Net, class Loss, class Optimizer, class... Metrics> cla
       expect_whole({values_, plan.variables});
       return all();
     }
-    /// Without a check: there are no values if the copy has a shard.
+    /// Returns all variables without a check; they have no values if the copy has a shard.
     auto all() const {
       auto const every = Variables{values_, plan.variables};
       if constexpr (joins) return JoinedVariables{every};

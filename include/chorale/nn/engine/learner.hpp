@@ -47,12 +47,12 @@
 
 namespace chorale::nn::graph {
 
-/// Outputs of a network of which each rank along an axis has a part of every vector, put together for predictions.
+/// Gathers, for predictions, outputs of a network where each rank along an axis has a part of every vector.
 template <class Net> class SplitOutputs {
   static constexpr auto const& g = Traced<Net, NoDevice>::calls;
 
  public:
-  /// The axis of which each rank has a part of output o; empty: the output is whole.
+  /// The axis along which each rank has a part of output o; empty: the output is whole.
   static constexpr std::string_view axis(std::size_t o) { return g.values[at(g.outputs[o])].held.columns; }
   /// Ranks that have a part of output o.
   static constexpr std::size_t ranks(std::size_t o) {
@@ -251,7 +251,7 @@ template <class Net, class D, class Losses, class Metrics> class GraphLearner {
   }
 
   /// All outputs of each row, one after another: (B, output_width); of ragged outputs the positions of each row,
-  /// without padding. Those of which ranks have parts are gathered. Valid until the next call.
+  /// without padding. Outputs that are split over ranks are gathered. Valid until the next call.
   template <class Batch> Span<float const> predict(Variables const&, Batch const& batch) {
     return outputs_of(forward(batch, {.axes = axes_}), batch.rows);
   }
@@ -314,7 +314,7 @@ template <class Net, class D, class Losses, class Metrics> class GraphLearner {
  private:
   GraphLearner(D device, Scoring scores) : device_{std::move(device)}, scores_{std::move(scores)} {}
 
-  /// The groups of a pass: where the rows are one logical shard, each rank has one of its own.
+  /// Returns the groups of a pass. Where its rows are one logical shard, each rank has a separate shard.
   AxisGroups groups_for(Pass const& pass) {
     if (!is_split(Traced<Net, NoDevice>::calls) || !pass.in_shards) return axes_;
     in_shards_.assign(axes_.begin(), axes_.end());

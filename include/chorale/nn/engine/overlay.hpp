@@ -66,7 +66,7 @@ inline std::size_t overlay(std::vector<Piece>& pieces) {
 }
 
 /// When the memory of a network is in use, in steps of a pass: forward of call c is step c, the losses are the step
-/// behind them, and step k of Schedule::steps is k steps behind that.
+/// after them, and step k of Schedule::steps is 1 + k steps after the losses.
 class Lifetimes {
  public:
   /// finds     of each call

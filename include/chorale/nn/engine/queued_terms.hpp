@@ -36,7 +36,7 @@ template <class Net, class D> class QueuedExecutor : public GraphExecutor<Net, D
   auto& step() { return step_.step; }
 
  private:
-  /// At least the positions of a row of which a loss or a metric is added up.
+  /// An upper bound of the positions of a row over which a loss or a metric is added up.
   static constexpr std::size_t widest() {
     auto most = std::size_t{1};
     for (std::size_t o = 0; o < Base::num_outputs; ++o) most = std::max(most, Base::width(o));

@@ -96,7 +96,7 @@ class Scheduler {
   /// copies    of each call that passes its gradient: true if that holds for its first input alone, because the others
   ///           have another layout. Empty: of none
   /// finds     of each call. Empty: of all in_backward
-  /// later     of each call: true if its gradients by variables are computed behind all those by values. Empty: of none
+  /// later     of each call: true if its gradients by variables are computed after all by values. Empty: of none
   constexpr explicit Scheduler(Records const& g, Span<bool const> trains, Span<char const> copies = {},
                                Span<Finds const> finds = {}, Span<char const> later = {})
       : g_{g}, trains_{trains}, later_{later}, of_{g, trains, copies}, last_part_(g.values.size(), -1) {
@@ -144,7 +144,7 @@ class Scheduler {
     }
   }
 
-  /// Computes the calls of an nn::Recompute again, of which c is the last one.
+  /// Computes the calls of an nn::Recompute again; c is the last of these calls.
   constexpr void write_again(int c) {
     auto first = c;
     while (first > 0 && g_.calls[at(first - 1)].recompute == g_.calls[at(c)].recompute) --first;
@@ -206,7 +206,7 @@ class Scheduler {
     parts_.push_back({r, last_part_[at(value)]});
     last_part_[at(value)] = static_cast<int>(parts_.size()) - 1;
   }
-  /// Adds up the parts of the gradient by a value, that of the last reader first: (c + b) + a, as of nested sums.
+  /// Adds up the parts of the gradient by a value, the part collected last first: (c + b) + a, as in nested sums.
   constexpr void add_up(int value) {
     auto part = last_part_[at(value)];
     if (part < 0) return;

@@ -52,13 +52,13 @@ class SliceThreads {
     std::ranges::fill(gradients(slice), 0.0F);
     for (auto& table : tables(slice)) table.clear();
   }
-  /// Adds the rows of all other slices to those of slice 0, in the order of slices.
+  /// Adds the rows of all other slices to the rows of slice 0, in the order of slices.
   void add_up_tables() const {
     for (int i = 1; i < taking_part_; ++i)
       for (std::size_t t = 0; t < tables_[0].size(); ++t) tables_[0][t].add(tables(i)[t].view());
   }
 
-  /// Adds the gradients in `range` of all other slices to those of slice 0, in the order of slices.
+  /// Adds the gradients in `range` of all other slices to the gradients of slice 0, in the order of slices.
   void add_up(Range range) const {
     float* const to = gradients_[0].data();
     for (std::size_t i = 1; i < static_cast<std::size_t>(taking_part_); ++i) {
@@ -141,9 +141,9 @@ template <class Net> class SlicedExecutor {
   static constexpr int ragged_of(std::size_t) { return -1; }  // rows have one shape
 
   /// rows      of every batch that this executor takes, at least 1
-  /// variables, gradients, tables, overwritten    as of GraphExecutor
+  /// variables, gradients, tables, overwritten    see GraphExecutor
   /// threads   made when first needed
-  /// units     as of GraphExecutor: all threads then compute each layer together, as there is one gradient of each unit
+  /// units     see GraphExecutor: all threads then compute each layer together, as there is one gradient of each unit
   SlicedExecutor(Cpu const& device, int rows, Span<float> variables, Span<float> gradients, Span<RowGradients> tables,
                  std::unique_ptr<SliceThreads>& threads, Overwritten const& overwritten = {},
                  UnitMemory* units = nullptr)

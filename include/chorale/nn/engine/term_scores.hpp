@@ -29,7 +29,7 @@ namespace chorale::nn::graph {
 
 /// The states of metrics of outputs.
 template <class Metrics> struct StatesOfTerms;
-// Those of a tuple of OfOutput.
+// The states of the metrics in a tuple of OfOutput.
 template <class... Term> struct StatesOfTerms<std::tuple<Term...>> {
   using type = metric::StatesOf<decltype(Term::what)...>;
   static type make(std::tuple<Term...> const& metrics) {

@@ -29,8 +29,8 @@ template <Counts N> struct Units {
 /// fewer messages take no more memory. The calls of an nn::Recompute are one, as backward computes them again together.
 ///
 /// planned   the plan's variables
-/// keeps     variables that several calls use, and those of layers with variables that are not trained, are in a unit that
-///           is kept for a step: calls far apart write their gradients, or forward does
+/// keeps     variables that several calls use, and all variables of layers where some are not trained, are in a unit
+///           that is kept for a step: calls far apart write their gradients, or forward does
 template <Counts N> constexpr Units<N> cut_units(Fixed<N> const& g, Span<PlannedVariable const> planned) {
   auto made = Units<N>{};
   made.of_call.fill(-1);
@@ -43,7 +43,7 @@ template <Counts N> constexpr Units<N> cut_units(Fixed<N> const& g, Span<Planned
     return kept;
   };
   auto const takes_turns = [&](CallRecord const& call) { return call.uses > 0 && !is_kept(call); };
-  // The elements of call c, or of those of its Recompute from c on.
+  // The elements of call c, or of the calls of its Recompute from c on.
   auto const size_from   = [&](std::size_t c) {
     auto size       = std::size_t{0};
     auto const mine = g.calls[c].recompute;

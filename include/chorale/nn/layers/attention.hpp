@@ -31,7 +31,7 @@ template <class L, int Heads, bool Causal> struct SelfAttention : Layer<L> {
     return Of<float, T, C3 / 3>{};
   }
 
-  /// Probabilities of each head, or log Σ exp of each query; then scratch, of which that of the first row is used.
+  /// Probabilities of each head, or log Σ exp of each query; then scratch; only the first row's scratch is used.
   template <int T, int C3> static constexpr std::size_t kept(Of<float, T, C3>) {
     return kept_of_head(T) * Heads + scratch(T);
   }
@@ -129,7 +129,7 @@ template <class L, int Heads, bool Causal> struct SelfAttention : Layer<L> {
         f.template operator()<c, w>(t, first * 3 * c + h * w, first * c + h * w, kept, own);
     });
   }
-  /// Numbers that are kept of all rows, behind which the scratch begins.
+  /// How many numbers are kept of all rows; the scratch begins after them.
   static std::size_t behind_kept(auto const& at) {
     auto sum = std::size_t{0};
     at.each_row([&](std::size_t, std::size_t, std::size_t t) { sum += Heads * kept_of_head(t); });

@@ -41,7 +41,7 @@ template <class L> constexpr bool reads_both_ways() {
   static_assert(fits, "chorale: Bidirectional<L> takes an LSTM, a GRU or a SimpleRNN");
   return fits;
 }
-/// The layer of which each vector of the last dimension is a row.
+/// Checks the layer of a TimeDistributed, which takes each vector of the last dimension as a row.
 template <class L> constexpr auto for_each_step() {
   constexpr bool fits = requires { requires L::over_last_dimension; };
   static_assert(fits,
@@ -57,7 +57,7 @@ template <class L> constexpr auto for_each_step() {
 /// L         LSTM, GRU or SimpleRNN, with or without Sequences
 /// x         (B, T, C)
 /// y         (B, 2 Units), or (B, T, 2 Units): what was read forward, then what was read backward
-/// keeps     its variables are those of two layers, "lstm/.." and "lstm_1/.."
+/// keeps     it has the variables of two layers, "lstm/.." and "lstm_1/.."
 /// source    Schuster & Paliwal, 1997; tf.keras.layers.Bidirectional, with its default merge_mode="concat"
 template <class L> struct Bidirectional {
   L forward;

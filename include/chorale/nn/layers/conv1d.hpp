@@ -102,7 +102,7 @@ template <int Filters, int Kernel, class... Options> struct Conv1D : Layer<Conv1
     return fits;
   }
 
-  /// A convolution over an image of T rows and one column, whose layout is that of the sequence.
+  /// A convolution over an image of T rows and one column, in the layout of the sequence.
   template <class D, class In> struct stage : Kernels<D>::Conv2D {
     using Base                       = typename Kernels<D>::Conv2D;
     static constexpr bool overwrites = false, keeps_y = false;

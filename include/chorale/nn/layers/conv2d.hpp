@@ -10,7 +10,7 @@
 
 namespace chorale::nn {
 
-// Options of convolutions beside those of layer.hpp.
+// Options of convolutions, in addition to the options in layer.hpp.
 
 /// Columns of a kernel that is not square: Conv2D<32, 3, KernelWidth<5>> has kernels of 3 rows and 5 columns.
 template <int Columns> struct KernelWidth {

@@ -51,7 +51,7 @@ struct Conv2DTranspose : Layer<Conv2DTranspose<Filters, Kernel, Options...>> {
                   "nn::reshape<H, W, C>(...) before it");
   }
 
-  /// The convolution of which it is the transpose.
+  /// The window of the convolution that this layer transposes.
   template <class In> static constexpr Window window_on() {
     if constexpr (In::rank != 3) return {};
     else {

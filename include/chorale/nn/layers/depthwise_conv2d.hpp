@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolutions of each channel by itself, and such a one with a product over the channels behind it.
+// Convolutions of each channel by itself, alone or followed by a product over the channels.
 #pragma once
 
 #include <chorale/nn/layers/conv2d.hpp>
@@ -40,8 +40,8 @@ template <class... Options> constexpr int multiplier_or(int fallback) {
 ///
 /// x         (B, H, W, C)
 /// kernel    (Kernel, Kernel, C, m), Glorot uniform or as the option says; bias (C m), zeros
-/// y         (B, H', W', C m), with H' and W' as of Conv2D
-/// options   DepthMultiplier<m>, default 1, and those of Conv2D without Groups<n>. On Cpu
+/// y         (B, H', W', C m), with H' and W' as in Conv2D
+/// options   DepthMultiplier<m>, default 1, and the options of Conv2D without Groups<n>. On Cpu
 /// source    tf.keras.layers.DepthwiseConv2D
 template <int Kernel, class... Options> struct DepthwiseConv2D : Layer<DepthwiseConv2D<Kernel, Options...>> {
   using Layer<DepthwiseConv2D>::Layer;
@@ -124,9 +124,9 @@ template <int Kernel, class... Options> struct DepthwiseConv2D : Layer<Depthwise
 /// A convolution of each channel by itself, then one of single pixels over all channels.
 ///
 /// x         (B, H, W, C)
-/// y         (B, H', W', Filters), with H' and W' as of Conv2D
-/// options   those of DepthwiseConv2D without NoBias and initializers, which are the defaults of both
-/// keeps     its variables are those of two layers: "depthwise_conv2d/kernel" is Keras' depthwise_kernel,
+/// y         (B, H', W', Filters), with H' and W' as in Conv2D
+/// options   of DepthwiseConv2D, without NoBias and initializers; both layers have their default initializers
+/// keeps     it has the variables of two layers: "depthwise_conv2d/kernel" is Keras' depthwise_kernel,
 ///           "conv2d/kernel" its pointwise_kernel, and "conv2d/bias" its bias
 /// source    Chollet, "Xception", CVPR 2017; tf.keras.layers.SeparableConv2D
 template <int Filters, int Kernel, class... Options> struct SeparableConv2D {

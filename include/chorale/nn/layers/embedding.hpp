@@ -78,7 +78,7 @@ template <int Rows, int Width> struct Logits : Layer<Logits<Rows, Width>> {
 
 }  // namespace detail
 
-/// Options of an Embedding: the gradient of its table is dense, as that of any other variable. An optimizer then
+/// Option of an Embedding: the gradient of its table is dense, as for any other variable. An optimizer then
 /// updates all rows in each step, as in Keras.
 struct DenseGradient {
   static constexpr bool gives_rows = false;
@@ -134,7 +134,7 @@ template <int Rows, int Width, class... Options> struct Table {
   static void fetch_gradient(auto const& at, std::size_t i) {
     if (i + ahead < at.x().size()) at.rows_of[0]->fetch(static_cast<std::size_t>(at.x()[i + ahead]));
   }
-  /// Adds the gradient of the row of an id to that of the whole table.
+  /// Adds the gradient of an id's row to the gradient of the whole table.
   static void add(auto& at, int id, float const* gradient) {
     auto* const sum = &at.dv[0][static_cast<std::size_t>(id) * Width];
     for (std::size_t c = 0; c < Width; ++c) sum[c] += gradient[c];
@@ -167,7 +167,7 @@ struct Embedding : Layer<Embedding<Rows, Width, Options...>>, detail::TableSize<
   }
   static constexpr auto variables(auto) { return table::variables(); }
 
-  /// The products of x with each row of the table: a last layer whose weights are those of this one.
+  /// The products of x with each row of the table: a last layer that shares the weights of this one.
   ///
   /// x         (B, .., Width)
   /// returns   (B, .., Rows)

@@ -19,7 +19,7 @@ namespace chorale::nn {
 
 namespace detail {
 
-/// What every layer normalization computes, with options of its own.
+/// What every layer normalization computes; `Options` set its epsilon.
 template <class L, class... Options> struct LayerNormOf : Layer<L> {
   using Layer<L>::Layer;
   static constexpr std::string_view name = "layer_normalization";
@@ -100,8 +100,8 @@ struct LayerNorm : detail::LayerNormOf<LayerNorm> {
   using detail::LayerNormOf<LayerNorm>::LayerNormOf;
 };
 
-/// LayerNorm with another epsilon: LayerNormWith<EpsilonPower<12>> is that of BERT, LayerNormWith<Epsilon<1000>> that
-/// of tf.keras.layers.LayerNormalization.
+/// LayerNorm with another epsilon: LayerNormWith<EpsilonPower<12>> as in BERT, LayerNormWith<Epsilon<1000>> as in
+/// tf.keras.layers.LayerNormalization.
 template <class... Options> struct LayerNormWith : detail::LayerNormOf<LayerNormWith<Options...>, Options...> {
   using detail::LayerNormOf<LayerNormWith, Options...>::LayerNormOf;
 };

@@ -28,8 +28,8 @@ namespace chorale::nn {
 /// query/kernel, bias       (C, Heads, KeyDim), (Heads, KeyDim): uniform as Glorot & Bengio choose it, zeros
 /// key/.., value/..         (D, Heads, KeyDim), (Heads, KeyDim)
 /// attention_output/..      (Heads, KeyDim, C), (C)
-/// cost                     q, k, v, what they give and its gradients are kept for backward, and Heads T numbers. No
-///                          (T, S) probabilities are: those of `tile` steps at a time are computed, and again in backward
+/// cost                     q, k, v, what they give and its gradients are kept for backward, and Heads T numbers, but
+///                          not (T, S) probabilities: these are computed `tile` steps at a time, and again in backward
 /// source                   Vaswani et al., NeurIPS 2017; tf.keras.layers.MultiHeadAttention, with value_dim=KeyDim,
 ///                          without dropout. Computing again: Dao et al., "FlashAttention", NeurIPS 2022
 template <int Heads, int KeyDim, class... Options>
@@ -102,7 +102,7 @@ struct MultiHeadAttention : Layer<MultiHeadAttention<Heads, KeyDim, Options...>>
   static void backward(Place<L, detail::List<Query, Value...>, Out>& at) {
     using Size     = Sizes<Query, Value...>;
     auto kept      = Kept<Size>{at.kept, at.rows};
-    auto const all = kept;  // of the first row; the others lie behind it
+    auto const all = kept;  // of the first row; the other rows follow it
     auto const n = at.rows * Size::t, m = at.rows * Size::s;
     auto const of_v = sizeof...(Value);
     for (std::size_t r = 0; r < at.rows; ++r, kept.next()) {

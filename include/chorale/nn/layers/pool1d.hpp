@@ -98,7 +98,7 @@ template <class L, Pool P, int Size, class... Options> struct Pool1D : Layer<L> 
   }
 
  private:
-  /// Calls f(steps, channels, first number in x, first in y) for each window, of which the padding is no part.
+  /// Calls f(steps, channels, first number in x, first in y) for each window, without its padding.
   template <class M, int T, int C, class Out, class F>
   static void each(Place<M, List<Of<float, T, C>>, List<Out>>& at, F&& f) {
     constexpr auto w = window<Of<float, T, C>>;

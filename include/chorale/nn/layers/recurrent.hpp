@@ -25,8 +25,8 @@ using ReturnSequences = Sequences;
 
 /// Option of recurrent layers: the sequence is read from its last step to its first. Keras: go_backwards=True.
 ///
-/// keeps   with Sequences, vector t of y is the state after step t was read, so that it fits that of a layer which reads
-///         forward; Keras gives the states in the order in which they were computed, the last step first
+/// keeps   with Sequences, vector t of y is the state after step t was read, so that it fits vector t of a layer
+///         which reads forward; Keras gives the states in the order in which they were computed, the last step first
 struct Reverse {};
 
 namespace detail {

@@ -15,8 +15,8 @@
 
 namespace chorale::nn {
 
-/// The elements of a row in another shape, in their order; of a ragged value those of each position. In a network:
-/// nn::reshape<4, 8>(x).
+/// Gives another shape to the elements of a row, in their order; to the elements of each position, if the value is
+/// ragged. In a network: nn::reshape<4, 8>(x).
 template <int... To> struct Reshape : Layer<Reshape<To...>> {
   static constexpr std::string_view name = "reshape";
   static constexpr bool overwrites = true, keeps_x = false, each_position = true;
@@ -94,7 +94,7 @@ template <int... Axes> struct Permute : Layer<Permute<Axes...>> {
 /// Elements [Begin, End) of dimension Axis, counted from 0; -1 is the last dimension. In a network: nn::slice<2, 5>(x).
 template <int Begin, int End, int Axis = -1> struct Slice : Layer<Slice<Begin, End, Axis>> {
   static constexpr std::string_view name = "slice";
-  static constexpr bool each_position    = Axis < 0;  // of the dimensions behind a ragged one
+  static constexpr bool each_position    = Axis < 0;  // of the dimensions after a ragged one
   static constexpr bool keeps_x          = false;
 
   template <class X> static constexpr std::size_t axis = static_cast<std::size_t>(Axis < 0 ? X::rank + Axis : Axis);

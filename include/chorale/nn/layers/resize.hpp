@@ -61,7 +61,7 @@ template <int Rows = 2, int Columns = Rows> struct UpSampling2D : Layer<UpSampli
 
 namespace detail {
 
-/// Base of the layers of which one side is a part of the other: an image within a larger one.
+/// Base of the layers whose input or output is a part of the other: an image within a larger one.
 template <int Top, int Bottom, int Left, int Right> struct Border {
   /// Calls f(first number in the part, first in the whole, numbers) for each row of pixels of the part.
   template <class Part, class F> static void each(std::size_t rows, F&& f) {

@@ -12,7 +12,7 @@
 #include <string>
 
 /// Losses. A loss is a sum over rows; the number of rows is kept with it, and the mean is computed once, at the end.
-/// A loss of a program's own is a type with one function of a row, see RowLoss; those of the library have
+/// A program's loss is a type with one function of a row, see RowLoss; the losses of the library have
 ///
 ///   using target                      element type of a row's targets
 ///   targets(width)                    number of targets of a row, for a network with `width` outputs
@@ -40,7 +40,7 @@ inline void refuse_smoothing(float smoothing) {
                                       " on another device. Give smoothed targets to loss::CrossEntropy");
 }
 
-/// Changes a loss and its gradient from those of targets t to those of (1 - smoothing) t + smoothing / classes.
+/// Changes a loss and its gradient from targets t to targets (1 - smoothing) t + smoothing / classes.
 ///
 /// t(r, c)   the target of class c in row r
 /// log_p     where the logarithm of a probability comes from: logits, which differ from it by the same number in all

@@ -26,7 +26,7 @@ class ignore_label {
   int label_;
 };
 
-/// A loss whose mean is over all positions of all rows, where that of L is the mean of the means of rows: long rows
+/// A loss whose mean is over all positions of all rows, where L takes the mean of the means of rows: long rows
 /// count more. Made by per_position(). On CPUs.
 ///
 ///   loss::per_position(loss::SparseCrossEntropy{}).ignore_label(-100)
@@ -65,7 +65,7 @@ template <class L> class PerPosition {
     return made;
   }
 
-  /// Calls visit(name, value) for each option, those of the loss first. Ranks compare these.
+  /// Calls visit(name, value) for each option, first the options of the loss. Ranks compare these.
   void options(auto&& visit) const {
     if constexpr (NamesOptions<L>) loss_.options(visit);
     if (ignored_) visit("ignore_label", *ignored_);

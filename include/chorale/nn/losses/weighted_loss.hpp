@@ -18,8 +18,8 @@
 
 namespace chorale::loss {
 
-/// A loss whose rows count by their class: that of a row is multiplied by the weight of its class. The mean stays over
-/// rows, not over weights. On CPUs.
+/// A loss whose rows count by their class: the loss of a row is multiplied by the weight of its class. The mean stays
+/// over rows, not over weights. On CPUs.
 ///
 ///   loss::Weighted{loss::SparseCrossEntropy{}, {1, 1, 20}}               // class 2 is rare
 ///
@@ -56,7 +56,7 @@ template <class L> class Weighted {
   Span<float const> weights() const& { return weights_; }
   Span<float const> weights() const&& = delete;
 
-  /// Calls visit(name, value) for each option, those of the loss first. Ranks compare these.
+  /// Calls visit(name, value) for each option, first the options of the loss. Ranks compare these.
   void options(auto&& visit) const {
     if constexpr (NamesOptions<L>) loss_.options(visit);
     auto text = std::string{};

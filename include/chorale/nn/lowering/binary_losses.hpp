@@ -13,7 +13,7 @@ namespace chorale::nn::stablehlo {
 
 namespace detail {
 
-/// Targets in [0, 1] of which a part becomes 1/2.
+/// Moves targets in [0, 1] towards 1/2, by the share `smoothing`.
 inline Value smoothed_to_half(Value targets, float smoothing) {
   loss::detail::check_smoothing(smoothing);
   if (smoothing == 0) return targets;
@@ -33,7 +33,7 @@ struct OfTwoClasses {
   Value entropy(Value z, Value t) const { return maximum(z, 0) - z * t + log1p(tail); }
 };
 
-/// -1 or 1 for targets of which 0 counts as -1.
+/// Targets of -1 or 1, where 0 counts as -1.
 inline Value signs(Value targets) { return select(compare(targets, "EQ", 0), -1.0, targets); }
 
 }  // namespace detail

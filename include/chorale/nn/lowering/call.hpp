@@ -50,7 +50,7 @@ struct Call {
 };
 
 /// How a layer is written in operations; its gradient follows from them. Specialised for layers of the library in
-/// layers.hpp and others; of a layer with kernels of its own, by a program.
+/// layers.hpp and others; for a layer with custom kernels, by a program.
 ///
 ///   template <int Units, class... Options>
 ///   struct Lowering<Dense<Units, Options...>> {

@@ -15,7 +15,7 @@ namespace chorale::nn::stablehlo {
 
 namespace detail {
 
-/// A window over images x (B, H, W, C), whose other members are those of `like`.
+/// A window over images x (B, H, W, C), with all other members from `like`.
 inline Window window_over(Value x, Window like, nn::detail::Padding padding) {
   like.height   = static_cast<int>(x.dim(1));
   like.width    = static_cast<int>(x.dim(2));
@@ -86,7 +86,7 @@ template <int Kernel, class... Options> struct Lowering<DepthwiseConv2D<Kernel, 
   }
 };
 
-// The gradient by its images of the convolution of which it is the transpose.
+// The gradient, by its images, of the convolution that the layer transposes.
 template <int Filters, int Kernel, class... Options> struct Lowering<Conv2DTranspose<Filters, Kernel, Options...>> {
   using L = Conv2DTranspose<Filters, Kernel, Options...>;
 

@@ -25,7 +25,7 @@ class Backward {
   /// Begins with the gradient of the value by itself.
   void begin(Value of) { add(of.id, program_->constant(1, of.dims(), of.element())); }
 
-  /// Passes the gradient of each operation on to its operands, those of which a wanted value is a part.
+  /// Passes the gradient of each operation on to its operands that depend on a wanted value.
   ///
   /// wanted   ids of values
   void run(std::vector<int> const& wanted) {
@@ -145,8 +145,8 @@ class Backward {
       if (std::ranges::find(o.lists[0], i) == o.lists[0].end()) along.push_back(i);
     return sum(g, along);
   }
-  /// Adds the gradient of a slice. Those of slices that lie side by side are kept, and put together by join(): a sum of
-  /// as many values, each as large as the whole, would take the square of their number.
+  /// Adds the gradient of a slice. Gradients of adjacent slices are kept, and put together by join(): a sum of as many
+  /// values, each as large as the whole, would cost the square of their number.
   void add_slice(Operation const& o, Value g) {
     auto const id   = o.in[0];
     auto const dims = value(id).dims();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How all layers of the library are written in operations, but those that are split over the axes of a mesh.
+// How all layers of the library are written in operations, except layers that are split over the axes of a mesh.
 #pragma once
 
 #include <chorale/nn/layers/attention.hpp>
@@ -136,7 +136,7 @@ template <> struct Lowering<Interaction> {
 template <int... To> struct Lowering<Reshape<To...>> {
   static Value write(Call& at) { return reshape(at.x(), {at.rows(), To...}); }
 };
-// Behind the rows, which stay first.
+// Permutes the dimensions after the rows, which stay first.
 template <int... Axes> struct Lowering<Permute<Axes...>> {
   static Value write(Call& at) { return transpose(at.x(), {0, Axes + 1 ...}); }
 };
@@ -196,7 +196,7 @@ template <int Steps, int Width> struct Lowering<Positions<Steps, Width>> {
   static Value write(Call& at) { return at.x() + along_last(slice_of(at.variables[0], 0, 0, at.x().dim(1)), at.x()); }
 };
 
-// The token, and behind it the sequence.
+// The token, followed by the sequence.
 template <> struct Lowering<ClassToken> {
   static Value write(Call& at) {
     return concatenate({broadcast(at.variables[0], {at.rows(), 1, at.x().dim(2)}, {1, 2}), at.x()}, 1);
@@ -254,7 +254,7 @@ inline std::array<Value, 4> random_words(Call& at, std::int64_t each) {
 }
 
 // Random numbers of a row are counted in the order in which it is written, the channels of a pixel side by side; the
-// kernels of Cpu count them as they lie in memory, which behind a convolution is another.
+// kernels of Cpu count them in the order of memory, which differs after a convolution.
 // What is dropped is, of rows of numbers, to the bit what Cpu drops.
 template <Fraction Rate> struct Lowering<Dropout<Rate>> {
   static Value write(Call& at) {

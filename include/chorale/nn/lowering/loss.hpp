@@ -8,7 +8,7 @@
 namespace chorale::nn::stablehlo {
 
 /// How a loss is written in operations; its gradient follows from them. Specialised here for the losses of the library;
-/// of a loss of its own, by a program.
+/// for a custom loss, by a program.
 ///
 ///   template <>
 ///   struct LossLowering<my::LogCosh> {

@@ -34,7 +34,7 @@ inline Value at_label(Value labels, Value y) {
 }
 inline Value one_hot(Value labels, Value y) { return convert(at_label(labels, y), Element::f32); }
 
-/// Targets of which a part goes to all classes.
+/// Targets with the share `smoothing` spread evenly over all classes.
 inline Value smoothed(Value targets, float smoothing) {
   loss::detail::check_smoothing(smoothing);
   if (smoothing == 0) return targets;

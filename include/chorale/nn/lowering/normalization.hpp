@@ -15,7 +15,7 @@ namespace chorale::nn::stablehlo {
 
 namespace detail {
 
-/// BatchNorm and SyncBatchNorm. Rows that fill up the last places are no part of mean and variance. The variance is
+/// BatchNorm and SyncBatchNorm. Mean and variance leave out rows that fill up the last places. The variance is
 /// the mean of (x - mean)², as float has too few digits for the difference of two sums. The kernel adds these up in
 /// double.
 ///

@@ -22,7 +22,7 @@
 
 namespace chorale::nn::stablehlo {
 
-/// How an update rule is written in operations. Specialised for those of the library whose update is a formula.
+/// How an update rule is written in operations. Specialised for the library's rules whose update is a formula.
 ///
 ///   scalars                   how many numbers the host computes for each step: rates, corrections. The program takes
 ///                             them as a vector of f32, so that it is not compiled again for each step
@@ -98,7 +98,7 @@ template <> struct UpdateLowering<optim::Adam> {
 };
 // Adam, of a w that has shrunk.
 template <> struct UpdateLowering<optim::AdamW> {
-  static constexpr std::size_t scalars = 3;  // those of Adam, what is kept of w
+  static constexpr std::size_t scalars = 3;  // the numbers of Adam, the factor of w
 
   static void numbers(optim::AdamW const& o, optim::Moment now, float* to) {
     detail::adam_numbers(o, now, to);

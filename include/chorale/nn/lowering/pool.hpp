@@ -18,7 +18,7 @@ namespace chorale::nn::stablehlo {
 
 namespace detail {
 
-/// The largest number, or the mean, of each window over images (B, H, W, C); padding is no part of a window.
+/// The largest number, or the mean, of each window over images (B, H, W, C), excluding padding.
 inline Value pooled(Value x, Window const& w, Pool kind) {
   auto const over = [&](Value of, double filled, std::string_view word) {
     auto const low = Dims{0, w.pad_before, w.pad_left, 0}, high = Dims{0, w.pad_after, w.pad_right, 0};
@@ -68,7 +68,7 @@ template <int Size, class... Options>
 struct Lowering<AveragePool2D<Size, Options...>> : detail::Pool2DAsText<AveragePool2D<Size, Options...>, Size> {};
 template <int Size, class... Options>
 struct Lowering<MaxPool1D<Size, Options...>> : detail::Pool1DAsText<MaxPool1D<Size, Options...>, Size, Pool::max> {};
-// The mean of what is no padding.
+// The mean, excluding padding.
 template <int Size, class... Options>
 struct Lowering<AveragePool1D<Size, Options...>>
     : detail::Pool1DAsText<AveragePool1D<Size, Options...>, Size, Pool::average> {};

@@ -77,7 +77,7 @@ enum class StepKind : unsigned char { gradients, update, evaluate, predict };
 /// The numbers of a step that change from one to the next, as arguments.
 ///
 ///   drawn     (3) u32: low and high word of StepNumbers::drawn(), first row of this replica in the global batch
-///   numbers   (1 + n) f32: rows of the global batch, then those of UpdateLowering
+///   numbers   (1 + n) f32: rows of the global batch, then the numbers of UpdateLowering
 inline constexpr std::int64_t drawn_numbers = 3;
 
 /// Writes the steps of a network with losses and an update rule.
@@ -89,12 +89,12 @@ inline constexpr std::int64_t drawn_numbers = 3;
 ///   results     update: variables │ slots │ losses │ faults
 ///               gradients: gradients │ losses │ rows in use of each table: (V), 0 if no row of the batch reads one
 ///               evaluate: losses;  then, of all that ask for them, outputs of this replica
-///   faults      (variables + 1): how many numbers of each gradient are not finite, then those of the loss and of the
-///               step before. With checks, nothing changes unless all are 0
+///   faults      (variables + 1): how many numbers of each gradient are not finite, then the faults of the loss and
+///               of the step before. With checks, nothing changes unless all are 0
 ///   losses      (1 + n): their sum and, of several losses, each
 ///   slots       of sharded ones, one vector each: this replica's shard of all trained variables, one after the other
 ///
-/// keeps         gradients and losses are sums over the real rows of all replicas, equal on each; gradients are those of
+/// keeps         gradients and losses are sums over the real rows of all replicas, equal on each; gradients come from
 ///               the scaled loss
 template <class Net, class Losses, class Optimizer> class StepWriter {
   template <class Term>
@@ -214,7 +214,7 @@ template <class Net, class Losses, class Optimizer> class StepWriter {
     return all;
   }
 
-  /// The sum of one loss; `at` goes on to the targets of the next one.
+  /// The sum of one loss; `at` moves to the targets of the next one.
   template <class Term>
   static Value loss_of(Term const& term, std::vector<Value> const& outputs, auto& at, Value real) {
     auto const targets = *at++;
@@ -230,8 +230,8 @@ template <class Net, class Losses, class Optimizer> class StepWriter {
     return concatenate(each, 0);
   }
 
-  /// Finds which arguments are ids of rows, as they are or moved about. Of ids that are cut into parts, each for a table
-  /// of its own, it is not known which is for which: they are below the rows of the largest.
+  /// Finds which arguments are ids of rows, as they are or moved about. Where ids are cut into parts for
+  /// several tables, the table of a part is not known: all ids are below the rows of the largest table.
   void find_ids() {
     auto whole = std::vector<std::int64_t>(made_.arguments.size(), 0), parts = whole;
     auto const& parameters = program_.parameters();
@@ -287,7 +287,7 @@ template <class Net, class Losses, class Optimizer> class StepWriter {
     auto const by_trained = stablehlo::gradients(loss, trained);
     auto all              = std::vector<Value>{};
     auto next             = std::size_t{0};
-    auto const in_shards  = kind == StepKind::update && set_.sharded;  // of which each replica gets its own sums
+    auto const in_shards  = kind == StepKind::update && set_.sharded;  // each replica gets the sums of its shard
     for (std::size_t i = 0; i < variables.size(); ++i) {
       auto const trains = plan.variables[i].spec.trained();
       auto const own    = trains ? by_trained[next++] : written.moved[i];

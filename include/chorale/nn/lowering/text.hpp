@@ -117,7 +117,7 @@ class Writer {
     return "({\n    ^bb0(%a: " + t + ", %b: " + t + "):\n      %c = stablehlo." + std::string{word} + " %a, %b : " + t +
            "\n      stablehlo.return %c : " + t + "\n    })";
   }
-  /// Writes a line with a constant of its own before it, and returns the name of that.
+  /// Writes a line with the neutral element of `word` as a constant, and returns its name.
   std::string neutral(std::string_view word, Element element) {
     auto const made = "%n" + std::to_string(next_++);
     text_.append("    ") += made + " = stablehlo.constant dense<" +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Metrics with a state, see StateMetric, whose targets are labels, or numbers of which the largest tells the class.
+// Metrics with a state, see StateMetric, whose targets are labels, or numbers, where the largest tells the class.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -46,7 +46,7 @@ void count_in_table(std::array<double, std::size_t{Classes} * Classes>& table, c
 
 }  // namespace detail
 
-/// Precision of one class among several: the share of rows whose largest output is that of the class, and rightly so.
+/// Precision of one class among several: of the rows whose largest output is the class's, the share with this target.
 ///
 /// targets   a label, or (B, classes)
 /// source    tf.keras.metrics.Precision(class_id=Class, top_k=1)
@@ -150,7 +150,7 @@ template <int Classes> struct MeanIoU {
 /// The exponential of the mean over rows of -log softmax(logits)[label]: of T positions in a row, over all of them, as
 /// loss::per_position has it.
 ///
-/// targets   a label, or (B, classes), each row of which sums to 1
+/// targets   a label, or (B, classes), where each row sums to 1
 /// keeps     the mean is exact: see ExactSum
 /// source    keras_hub.metrics.Perplexity(from_logits=True)
 struct Perplexity {

@@ -18,16 +18,16 @@
 #include <string_view>
 #include <type_traits>
 
-/// Metrics. A metric of a model returns a sum over rows; its mean over all rows of all replicas is exact. One of a
-/// program's own is a type with one function of a row, see RowMetric, or, if its result is no mean over rows, a type
-/// with a state, see StateMetric; those of the library may have
+/// Metrics. A metric of a model returns a sum over rows; its mean over all rows of all replicas is exact. A custom
+/// metric is a type with one function of a row, see RowMetric, or, if its result is not a mean over rows, a type with a
+/// state, see StateMetric; metrics of the library may have
 ///
 ///   name                                  in the history, and where scores are shown
 ///   sum(rows, width, output, target)      the sum over rows
 ///   queue<D>(.., sum)                     sum, enqueued on a device that QueuesWork
 ///   least_outputs                         the fewest outputs that it tells apart; nn::compile refuses a network with
 ///                                         fewer
-///   takes_logits                          true if it applies softmax itself: as of a loss
+///   takes_logits                          true if it applies softmax itself: as for a loss
 ///   check_outputs(probabilities)          throws if its options are for logits, and the outputs are probabilities, or
 ///                                         the reverse
 ///
@@ -102,7 +102,7 @@ float sum_of(M const& metric, std::size_t rows, std::size_t width, float const* 
   }
 }
 
-/// The share of rows whose largest output is that of the target's class.
+/// The share of rows whose largest output belongs to the target's class.
 ///
 /// source  tf.keras.metrics.SparseCategoricalAccuracy, CategoricalAccuracy
 struct Accuracy {
@@ -137,7 +137,7 @@ struct Accuracy {
 /// The share of outputs on the right side of a threshold: above it, where the target is 1.
 ///
 /// targets   (B, width), each 0 or 1
-/// source    tf.keras.metrics.BinaryAccuracy, whose threshold is that of probabilities: 0.5
+/// source    tf.keras.metrics.BinaryAccuracy, whose threshold is for probabilities: 0.5
 struct BinaryAccuracy {
   static constexpr std::string_view name = "binary_accuracy";
 
@@ -174,7 +174,7 @@ struct MeanAbsoluteError {
   }
 };
 
-/// The share of rows in which fewer than K outputs are larger than that of the target's class.
+/// The share of rows in which fewer than K outputs are larger than the output of the target's class.
 ///
 /// source  tf.keras.metrics.SparseTopKCategoricalAccuracy, TopKCategoricalAccuracy
 template <int K> struct TopKAccuracy {

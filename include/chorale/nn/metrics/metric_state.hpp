@@ -32,8 +32,8 @@ template <class M> requires(numbers_in<typename M::state> != 0) struct StateOf<M
 
 }  // namespace detail
 
-/// A metric with a state, for targets of type T: counts that update() adds to for each row, and of which result() is a
-/// function. One state merges with another by adding up each number.
+/// A metric with a state, for targets of type T: counts that update() adds to for each row, and from which result() is
+/// computed. One state merges with another by adding up each number.
 ///
 ///   struct Smallest {                                                     // the share of rows with the least label
 ///     static constexpr std::string_view name = "smallest";
@@ -84,7 +84,7 @@ template <class M> constexpr std::string_view name_of() {
   else return {};
 }
 
-/// The state of a metric over some rows, as a value: a monoid, which Live::reduce adds up in loops of one's own.
+/// The state of a metric over some rows, as a value: a monoid, which Live::reduce adds up in custom loops.
 ///
 ///   auto counts = PerReplica<metric::Counts<metric::AUC<>>>(copies.size());
 ///   counts[i].add(metric, batch.rows, 1, y.data(), batch.y.data());       // on each replica
@@ -114,8 +114,8 @@ template <class M> struct Counts {
 /// The rows whose counts a States has.
 enum class Over { step, epoch, evaluation, job };
 
-/// What a header has in place of a mean for a metric with a state: of evaluate() NaN, so that a loop of one's own, which
-/// does not add up the states, shows no number that looks like a result.
+/// What a header has in place of a mean for a metric with a state: NaN in evaluate(), so that a custom loop, which does
+/// not add up the states, shows no number that looks like a result; else 0.
 inline float not_in_header(Over over) { return over == Over::evaluation ? std::numeric_limits<float>::quiet_NaN() : 0; }
 
 /// The states of all metrics of one copy of a model, in the order of its metrics. Those without a state have none here.
@@ -131,13 +131,13 @@ template <class... M> class States {
 
   explicit States(std::tuple<M...> of) : metrics_{std::move(of)} {}
 
-  /// Adds rows to the state of metric I, see Counts::add(). Those of a step count from end_step() on.
+  /// Adds rows to the state of metric I, see Counts::add(). Rows of a step count from end_step() on.
   template <std::size_t I, class T>
   void add(Over to, std::size_t rows, std::size_t width, float const* y, T const* wanted, std::size_t targets) {
     std::get<I>(at(to)).add(std::get<I>(metrics_), rows, width, y, wanted, targets);
   }
 
-  /// Moves the counts of the step to those of the epoch; or forgets them, if the step is left out.
+  /// Adds the counts of the step to the counts of the epoch; or forgets them, if the step is left out.
   void end_step(bool counts) {
     if (counts) merge(Over::epoch, *this, Over::step);
     clear(Over::step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Metrics with a state, see StateMetric, whose targets are numbers. Those of labels are in class_metrics.hpp.
+// Metrics with a state, see StateMetric, whose targets are numbers. Metrics of labels are in class_metrics.hpp.
 #pragma once
 
 #include <chorale/core/check.hpp>
@@ -73,7 +73,7 @@ inline double f1(Positives const& sums) { return ratio(2 * sums[0], sums[1] + su
 /// The share of outputs above a threshold whose target is 1. 0 if none is above it.
 ///
 /// targets   (B, width), each 0 or 1
-/// source    tf.keras.metrics.Precision, whose threshold is that of probabilities: 0.5
+/// source    tf.keras.metrics.Precision, whose threshold is for probabilities: 0.5
 struct Precision {
   static constexpr std::string_view name = "precision";
   using state                            = detail::Positives;
@@ -94,7 +94,7 @@ struct Precision {
 /// The share of targets that are 1 whose output is above a threshold. 0 if no target is 1.
 ///
 /// targets   (B, width), each 0 or 1
-/// source    tf.keras.metrics.Recall, whose threshold is that of probabilities: 0.5
+/// source    tf.keras.metrics.Recall, whose threshold is for probabilities: 0.5
 struct Recall {
   static constexpr std::string_view name = "recall";
   using state                            = detail::Positives;
@@ -113,7 +113,7 @@ struct Recall {
 /// The harmonic mean of Precision and Recall, of all outputs together. 0 if no output is above the threshold and right.
 ///
 /// targets   (B, width), each 0 or 1
-/// source    tf.keras.metrics.F1Score(average="micro"), whose threshold is that of probabilities
+/// source    tf.keras.metrics.F1Score(average="micro"), whose threshold is for probabilities
 struct F1 {
   static constexpr std::string_view name = "f1";
   using state                            = detail::Positives;
@@ -141,7 +141,7 @@ template <int Thresholds = 200, Curve curve = Curve::roc> struct AUC {
   static_assert(Thresholds > 1, "chorale: metric::AUC<Thresholds> needs at least 2 thresholds");
   static constexpr std::string_view name = curve == Curve::roc ? "auc" : "precision_recall_auc";
   static constexpr std::size_t buckets   = Thresholds;
-  using state = std::array<double, 2 * buckets>;  // of targets that are 1, of those that are 0
+  using state = std::array<double, 2 * buckets>;  // of targets that are 1, of targets that are 0
 
   bool logits = true;  // false: outputs are probabilities
 

@@ -31,7 +31,7 @@ namespace chorale::nn {
 ///   };
 ///
 /// keeps     an object is one layer: called twice, it shares its variables. A temporary, as in nn::Dense<8>{}(x), is a
-///           layer of its own at each call. Blocks of layers are structs with a call operator, or nn::Block; loops over
+///           separate layer at each call. Blocks of layers are structs with a call operator, or nn::Block; loops over
 ///           a std::array of them are allowed
 /// source    the functional interface of Keras; torch.nn.Module
 template <class... F> struct Graph {
@@ -58,7 +58,7 @@ template <GraphNetwork Net> inline constexpr auto plan_of = graph::plan_of<Net>(
 
 namespace graph {
 
-/// The plan by which the variables of a traced network lie: its own, or that of the Sequential that it stands for.
+/// The plan of the variables of a traced network: its own, or the plan of the Sequential that it stands for.
 template <class Net> constexpr auto const& plan_for() {
   if constexpr (requires { typename Net::sequential; }) return Net::sequential::plan;
   else return nn::plan_of<Net>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the layers that a program writes to those that are called, and to the nodes that a plan is made of. The compiler
+// From the layers that a program writes to the layers that are called, and to the nodes of a plan. The compiler
 // rewrites the list in four steps, each a template below.
 //
 //   as written      Conv2D │ ReLU │ MaxPool2D │ Block<Flatten, Dense> │ Residual<Dense, ReLU, Dense>
@@ -177,7 +177,7 @@ concept has_out = requires {
 template <class L, class In>
 concept has_members = has_apply<L, In> && has_layer_name<L> && has_check<L, In> && has_stage<L, In> && has_out<L, In>;
 
-/// A layer that a Sequential cannot have, or one of size zero, in the place of which nothing is computed.
+/// Takes the place of a layer that a Sequential cannot have, or of one of size zero, and computes nothing.
 template <class L> struct Misplaced {
   static constexpr std::string_view name = "misplaced";
 
@@ -223,7 +223,7 @@ template <class... N> constexpr bool has_misplaced(List<N...>) { return (is_misp
 template <class... Done, class In, class L, class... Rest> requires(graph::Sizeless<L> || !has_members<L, In>)
 struct Chain<List<Done...>, In, L, Rest...> : Chain<List<Done..., Node<Misplaced<L>, In>>, In> {};
 
-/// A Residual that has a shortcut alone, in the place of which nothing is computed.
+/// Takes the place of a Residual that has a shortcut alone, and computes nothing.
 struct ShortcutAlone {
   static constexpr std::string_view name = "shortcut_alone";
 

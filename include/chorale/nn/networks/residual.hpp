@@ -31,7 +31,7 @@ template <class... Layers> struct Residual;
 namespace detail {
 
 /// How a residual block is flattened into a list of layers: `fork` marks the block's input, `turn` starts the shortcut
-/// branch again from that input, and `sum` adds the two branches (or the input itself if there is no shortcut).
+/// branch again from that input, and `sum` adds the two branches (or, without a shortcut, the input itself).
 enum class Branch { none, fork, turn, sum };
 
 template <class L> constexpr Branch branch_of() {

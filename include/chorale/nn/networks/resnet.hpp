@@ -26,7 +26,7 @@ template <class Normalization, int Width, int Step = 1, class... Around>
 using Basic =
     Block<Residual<Conv<Width, 3, Step, Normalization>, ReLU, Conv<Width, 3, 1, Normalization>, Around...>, ReLU>;
 
-/// Three basic blocks, of which the first one halves height and width.
+/// Three basic blocks; the first one halves height and width.
 template <class Normalization, int Width>
 using BasicStage = Block<Basic<Normalization, Width, 2, Shortcut<Conv<Width, 1, 2, Normalization>>>,
                          Repeat<2, Basic<Normalization, Width>>>;
@@ -48,7 +48,7 @@ template <int Width, int Step = 1, class... Around>
 using Bottleneck =
     Block<Residual<Conv<Width, 1>, ReLU, Conv<Width, 3, Step>, ReLU, Conv<4 * Width, 1>, Around...>, ReLU>;
 
-/// `Blocks` bottlenecks, of which the first one changes the shape.
+/// `Blocks` bottlenecks; the first one changes the shape.
 template <int Width, int Blocks, int Step>
 using Stage = Block<Bottleneck<Width, Step, Shortcut<Conv<4 * Width, 1, Step>>>, Repeat<Blocks - 1, Bottleneck<Width>>>;
 

@@ -75,7 +75,7 @@ template <class... N> struct PlanOf<List<N...>> {
   }
 };
 
-/// Refuses a list that is no network. A function, as clang abandons a class with a failed static_assert.
+/// Refuses a list that is not a network. A function, as clang abandons a class with a failed static_assert.
 template <class First, std::size_t rest> constexpr auto refuse_list() {
   constexpr bool has_input = requires { typename First::shape; };
   static_assert(has_input, "chorale: a Sequential begins with nn::Input<...>, the shape of one row");
@@ -107,7 +107,7 @@ template <int... D, class... Layers> requires(sizeof...(Layers) > 0) struct Sequ
   static constexpr auto plan = detail::PlanOf<nodes>::make();
 };
 
-/// A network whose products may round their factors; its variables are those of the network itself, also in files.
+/// A network whose products may round their factors; it has the variables of the network itself, also in files.
 ///
 ///   nn::compile<nn::WithProducts<Net, Products::bf16>>(loss, optimizer, metrics...)                    or, in Net itself,
 ///   static constexpr auto products = Products::bf16;
@@ -133,7 +133,7 @@ template <class T> struct Precision {
   static constexpr auto activations = is_bf16 ? Elements::bf16 : is_fp16 ? Elements::fp16 : Elements::f32;
 };
 
-/// A network under a Precision; its variables are those of the network itself, also in files.
+/// A network under a Precision; it has the variables of the network itself, also in files.
 template <class Net, class P> struct WithPrecision : Net {
   static constexpr auto products    = P::products;
   static constexpr auto activations = P::activations;

@@ -183,7 +183,7 @@ class ExpertExchange {
         "the same model on every rank, and a look at the memory of that host."};
   }
 
-  /// Sends vectors to the ranks of their experts, each of which has told how many.
+  /// Sends vectors to the ranks of their experts, after all ranks have told how many they send.
   void send_to_owners() {
     exchange_.to_owners(sent_, received_, [&](Rank r) { return rows_from(r) * s_.width; });
   }
@@ -271,8 +271,8 @@ class ExpertExchange {
     });
   }
 
-  /// Calls f(rank, expert, first row, rows) for what is computed at once: all tokens of an expert, or, of logical
-  /// shards, those of each rank, one rank after another. Of a rank without tokens there is nothing.
+  /// Calls f(rank, expert, first row, rows) for what is computed at once: all tokens of an expert, or, with logical
+  /// shards, its tokens from each rank, one rank after another. Skips ranks without tokens.
   template <class F> void each_block(F&& f) const {
     if (!exchange_.in_shards()) {
       for (std::size_t e = 0; e < own_ && all_tokens_ > 0; ++e)

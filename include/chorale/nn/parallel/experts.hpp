@@ -77,21 +77,21 @@ struct ExpertOptions {
 ///   x ─▶ router ─▶ softmax ─▶ the largest k ─┬─▶ expert 3, on rank 1 ─┬─▶ y = w(3) e(3) + w(7) e(7)
 ///                                            └─▶ expert 7, on rank 3 ─┘
 ///
-/// A         Axis<name, ranks>, of which each has Count / ranks experts. Its ranks have different rows of the batch, or
-///           the same ones
+/// A         Axis<name, ranks>. Its ranks have Count / ranks experts each, and different rows of the batch or the same
+///           ones
 /// Options   Capacity<percent>, 125 if nothing is said; Top<k>, 2; Balanced<percent>; Uncounted
 /// x, y      (B, .., C); each vector of the last dimension is a token
 /// variables router (C, E); widen (E, C, Hidden) and narrow (E, Hidden, C), each with a bias: Glorot uniform, zeros.
 ///           dropped (E) counts the choices of all steps for which an expert had no room; under Reproducible the mean
-///           over the logical shards of a step, each of which has room of its own
+///           over the logical shards of a step, where each shard has separate room
 /// keeps     choices are in the order of the global batch, for each token the likelier expert first. An expert takes
 ///           choices until it is full; those after that add nothing to y. Weights are divided by the sum of the k
 ///           probabilities, unless k is 1
 /// cost      of ranks with different rows: 4 (E + 1) bytes to each rank, a vector for each choice that others have room
 ///           for, and one back; two more of them in backward. Of ranks with the same rows: the vectors back alone, to
 ///           all
-/// order     y, dx, and the gradients of experts have the bits of one device with all experts. That of the router is a
-///           sum over the rows of a replica, as of any mirrored variable
+/// order     y, dx, and the gradients of experts have the bits of one device with all experts. The router's gradient
+///           is a sum over the rows of a replica, as for any mirrored variable
 /// source    Shazeer et al., ICLR 2017; Lepikhin et al., "GShard", ICLR 2021
 template <class A, int Count, int Hidden, class... Options>
 struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
@@ -168,8 +168,8 @@ struct Experts : Layer<Experts<A, Count, Hidden, Options...>> {
   }
 
  private:
-  /// A variable of which each rank has the part of its experts. Along the data axis gradients are a row for each
-  /// expert, as these are not added up over ranks.
+  /// A variable that is split over ranks: each has the part of its experts. Along the data axis gradients are a row for
+  /// each expert, as these are not added up over ranks.
   static constexpr VariableSpec of_ranks(VariableSpec spec) {
     spec.by_rows = A::name == data_axis;
     if (A::size > 1) spec.split = {.dim = 0, .parts = A::size, .along = A::name};

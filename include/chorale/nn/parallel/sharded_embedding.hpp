@@ -93,7 +93,7 @@ template <class A, int Rows, int Width, class... Options> struct TableInShards {
 
   /// Begins a step.
   ///
-  /// L     the layer, whose name is that of its table in errors
+  /// L     the layer, whose name errors use for its table
   template <class L> static void begin(TableExchange& exchange, AxisGroup const& group) {
     exchange.begin(group, by_column, by_column ? Rows : cut::rows(group.rank),
                    [](Rank) { return "the table of " + std::string{L::name}; });
@@ -117,7 +117,7 @@ template <class A, int Rows, int Width, class... Options> struct TableInShards {
 /// A         Axis<name, ranks>. Its ranks have different rows of the batch, or the same ones
 /// Options   nn::ByRow, if nothing is said, nn::ByRowInTurn or nn::ByColumn; nn::DenseGradient
 /// x         (B, ..) ids of int or of bytes, each in [0, Rows)
-/// table     (Rows, Width), uniform between -0.05 and 0.05, of which each rank has a part
+/// table     (Rows, Width), uniform between -0.05 and 0.05; each rank has a part
 /// y         (B, .., Width)
 /// cost      of ranks with different rows, forward: the ids that others own, 4 bytes each, and their vectors back;
 ///           ByColumn: all ids to all. Backward: a vector for each of these ids. Of ranks with the same rows: the

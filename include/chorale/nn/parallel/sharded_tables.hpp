@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several tables in one layer, each of which is whole on one rank.
+// Several tables in one layer, each whole on one rank.
 #pragma once
 
 #include <chorale/core/types.hpp>
@@ -69,7 +69,7 @@ template <class Tables, int ranks> struct DealtTables {
     made.rows = rows;
     return made;
   }();
-  /// The row among those of all tables of row i of a part; -1 if that is padding.
+  /// The index of row i of a part among the rows of all tables; -1 if it is padding.
   static constexpr int id(int part, int i) {
     for (std::size_t t = 0; t < count; ++t)
       if (dealt.owner[t] == part && i >= dealt.first[t] && i < dealt.first[t] + Tables::of[t])
@@ -88,14 +88,14 @@ template <class Tables, int ranks> struct DealtTables {
 
 }  // namespace detail
 
-/// Several nn::EmbeddingBag of one width in one layer, each of which is whole on one rank along an axis of a mesh: the
-/// largest first, each where the fewest bytes are so far.
+/// Several nn::EmbeddingBag of one width in one layer, each whole on one rank along an axis of a mesh. Larger tables
+/// are placed first, each on the rank with the fewest bytes so far.
 ///
 ///   auto const [user, item, word] = tables(users, items, words);             nn::ShardedTables<A, 16, nn::TableRows<..>>
 ///
 /// x         for each table (B, n) ids; n may be ragged, and differ
-/// tables    one variable, the rows of all tables one after another: (sum of Rows, Width), of which each rank has its
-///           tables
+/// tables    one variable, the rows of all tables one after another: (sum of Rows, Width). Each rank has the rows of
+///           its tables
 /// y         for each table (B, Width); of a row without ids, zeros
 /// cost      of ranks with different rows, forward: the ids of tables that others have, 4 bytes each, and a vector for
 ///           each bag back. Backward: a vector for each bag. Of ranks with the same rows: the vectors in forward alone.

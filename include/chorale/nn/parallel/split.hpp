@@ -26,7 +26,7 @@ template <int N> struct Parts {
   static constexpr int parts = N;
 };
 
-/// Option of ColumnDense: its columns are N blocks, and each rank has its part of each. Those of q, k and v are 3.
+/// Option of ColumnDense: its columns are N blocks, and each rank has its part of each. For q, k and v, N is 3.
 template <int N> struct Blocks {
   static_assert(N >= 1, "chorale: Blocks<N> needs at least 1");
   static constexpr int blocks = N;
@@ -57,7 +57,7 @@ template <class T, int First, int... D, int Times, int Over> struct OtherPositio
   using type = Of<T, First * Times / Over, D...>;
 };
 
-/// A variable of which each rank along A has a part of dimension `dim`.
+/// A variable whose dimension `dim` is split over the ranks along A.
 template <class A> constexpr VariableSpec split_over(VariableSpec spec, int dim, int blocks = 1) {
   spec.split = {.dim = dim, .parts = A::size, .along = A::name, .blocks = blocks};
   return spec;
@@ -120,7 +120,7 @@ inline void add_rows(std::size_t n, float const* dy, Span<float> d_bias) {
     for (std::size_t c = 0; c < d_bias.size(); ++c) d_bias[c] += dy[c];
 }
 
-/// Sequences of which each rank along A has a part of the positions.
+/// Sequences whose positions are split over the ranks along A.
 ///
 ///   rows of whole sequences      | r0: p0 p1 | r1: p0 p1 |
 ///   by ranks, as they travel     | p0: r0 r1 | p1: r0 r1 |

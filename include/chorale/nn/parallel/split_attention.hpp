@@ -31,8 +31,8 @@ template <class... Options> inline constexpr bool is_causal = (std::is_same_v<Op
 
 }  // namespace detail
 
-/// nn::Heads, or with the option Causal nn::CausalHeads, of which each rank along A computes a part of the heads. Nothing
-/// travels. Put nn::ColumnDense<A, 3 * C, nn::Blocks<3>> before it, and nn::RowDense<A, C> after it.
+/// nn::Heads, or with the option Causal nn::CausalHeads, whose heads are split over the ranks along A. Nothing is sent.
+/// Put nn::ColumnDense<A, 3 * C, nn::Blocks<3>> before it, and nn::RowDense<A, C> after it.
 ///
 /// x         (B, T, 3 C / ranks): q, k and v of this rank's heads
 /// y         (B, T, C / ranks)
@@ -64,7 +64,7 @@ struct ColumnHeads : detail::SelfAttention<ColumnHeads<A, Number, Options...>, s
   static constexpr graph::Held gives(graph::Held x) { return x; }
 };
 
-/// Self-attention over sequences of which each rank along A has a part of the positions: keys and values shift around the
+/// Self-attention over sequences whose positions are split over the ranks along A: keys and values shift around the
 /// ring of ranks, and each query adds what it sees to a running softmax.
 ///
 ///   rank 0   q0  meets k0 v0, then k3 v3, k2 v2, k1 v1        in each step all ranks send on what they have
@@ -122,8 +122,8 @@ template <class A, int Number, class... Options> struct RingHeads : Layer<RingHe
     return (x.vectors * static_cast<std::size_t>(A::size) + 1) * (x.size / 3);
   }
 
-  /// Two numbers of each query and head; k and v that travel, in two places, and their gradients; then scratch, of which
-  /// that of the first row is used.
+  /// Two numbers of each query and head; k and v that travel, in two places, and their gradients; then scratch,
+  /// allocated for each row and used once.
   template <class X> static constexpr std::size_t kept(X) {
     return Sizes<X>::numbers + 4 * Sizes<X>::travels + 2 * Sizes<X>::block * Sizes<X>::part;
   }
@@ -198,15 +198,15 @@ template <class A, int Number, class... Options> struct RingHeads : Layer<RingHe
       return (r * S<X>::heads + h) * S<X>::steps + t;
     }
 
-    /// Sends what has come to the next rank, and takes that of the rank before.
+    /// Sends what has come to the next rank, and receives from the rank before.
     void shift(float*& mine, float*& next) const {
       along::shift(group, 1, Span<float const>{mine, travels()}, Span<float>{next, travels()});
       std::swap(mine, next);
     }
 
     /// Calls f for each pair, in the order of the ring of parts: a query meets its own part first, then the one before it,
-    /// and, without Causal, last the one behind it. moved() follows each shift of k and v, and brings home what follows
-    /// them.
+    /// and, without Causal, last the one after it. moved() is called after each shift of k and v, and once more at
+    /// the end, and brings home what travels with them.
     template <class F, class Moved> void each_pair(F const& f, Moved const& moved) {
       auto const* const own = at.x().data() + S<X>::c;
       for (std::size_t i = 0; i < S<X>::here; ++i)
@@ -217,7 +217,7 @@ template <class A, int Number, class... Options> struct RingHeads : Layer<RingHe
         for (int far = 1; far < A::size; ++far) {
           shift(kv, next_kv);
           moved();
-          if (causal && group.rank < far) continue;  // of a rank behind this one
+          if (causal && group.rank < far) continue;  // of a rank after this one
           for (std::size_t i = 0; i < S<X>::here; ++i)
             for (std::size_t j = S<X>::here; j-- > 0;) f(Pair{i, j, kv, 2 * S<X>::c, false});
         }

@@ -20,7 +20,7 @@
 
 namespace chorale::nn {
 
-/// y = x W + b, of which each rank along A has a part of the columns: nn::Dense whose output no rank has as a whole. Put
+/// y = x W + b with its columns split over the ranks along A: nn::Dense whose output no rank has as a whole. Put
 /// activations or nn::ColumnHeads after it, and then nn::RowDense.
 ///
 /// x         (B, .., In), the same on all ranks; with SplitSequence this rank's positions, (B, T / ranks, In)
@@ -155,8 +155,8 @@ template <class A, int Width, class... Options> struct ColumnDense : Layer<Colum
   }
 };
 
-/// y = x W + b, of which each rank along A has a part of the rows of W, and of the vectors of x, as nn::ColumnDense gives
-/// them. The sum over all ranks is whole on each.
+/// y = x W + b with the rows of W, and the vectors of x as nn::ColumnDense gives them, split over the ranks along A.
+/// The sum over all ranks is whole on each.
 ///
 /// x         (B, .., In / ranks)
 /// W, b      (In, Width): this rank's part of the rows; (Width), added once

@@ -23,7 +23,7 @@ namespace chorale::nn {
 
 namespace detail {
 
-/// The rows of a table of which each rank along A has a part.
+/// A rank's rows of a table that is split over the ranks along A.
 template <class A, int Rows, int Width, class... Options> struct RankTable {
   static constexpr int parts        = parts_of<Options...>(Rows, A::size);
   static constexpr bool divides     = Width > 0 && parts_fit(Rows, parts, A::size);
@@ -95,7 +95,7 @@ struct SplitLogits : Layer<SplitLogits<A, Rows, Width, Options...>>, TableSize<R
 
 }  // namespace detail
 
-/// nn::Embedding of which each rank along A has a part of the rows. The gradient of its table is dense.
+/// nn::Embedding whose rows are split over the ranks along A. The gradient of its table is dense.
 ///
 /// x         (B, ..) ids of int or of bytes, each in [0, Rows), the same on all ranks
 /// table     (Rows, Width), uniform between -0.05 and 0.05: this rank's part of the rows

@@ -14,7 +14,7 @@
 
 namespace chorale::loss {
 
-/// loss::SparseCrossEntropy of logits of which each rank along A has a part, as logits(x) of nn::SplitEmbedding<A, ..>
+/// loss::SparseCrossEntropy of logits that are split over the ranks along A, as logits(x) of nn::SplitEmbedding<A, ..>
 /// and nn::ColumnDense<A, ..> give them. No rank gathers them: three numbers of each row travel.
 ///
 /// logits    (B, classes / ranks); labels (B), each in [0, classes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sequences of which each rank along an axis has a part of the positions.
+// Sequences whose positions are split over the ranks along an axis.
 #pragma once
 
 #include <chorale/nn/layers/layer_norm.hpp>
@@ -68,7 +68,7 @@ template <class A> struct ScatterSequence : Layer<ScatterSequence<A>> {
   }
 };
 
-/// All positions of sequences of which each rank has a part.
+/// All positions of sequences that are split over ranks.
 template <class A> struct GatherSequence : Layer<GatherSequence<A>> {
   using axis                             = A;
   static constexpr std::string_view name = "gather_sequence";
@@ -116,12 +116,12 @@ template <class A> struct GatherSequence : Layer<GatherSequence<A>> {
 template <class A, class D, class O> constexpr auto scatter_sequence(Tensor<D, O> x) {
   return detail::ScatterSequence<A>{}(x);
 }
-/// All positions of x, of which each rank along A has a part: (B, T / ranks, ..) -> (B, T, ..), the same on all ranks.
+/// All positions of x, which are split over the ranks along A: (B, T / ranks, ..) -> (B, T, ..), the same on all ranks.
 template <class A, class D, class O> constexpr auto gather_sequence(Tensor<D, O> x) {
   return detail::GatherSequence<A>{}(x);
 }
 
-/// nn::LayerNorm of sequences of which each rank along A has a part of the positions. The gradients of gamma and beta are
+/// nn::LayerNorm of sequences whose positions are split over the ranks along A. The gradients of gamma and beta are
 /// added up over N parts of the positions along one tree: the same bits for 1 to N ranks. nn::LayerNorm is as right
 /// there, but has other bits for each number of ranks.
 ///
@@ -165,7 +165,7 @@ template <class A, class... Options> struct SplitLayerNorm : detail::LayerNormOf
   static constexpr auto output(X x) {
     return x;
   }
-  /// Mean and scale of each vector; then, of which that of the first row is used, sums of each part and scratch.
+  /// Mean and scale of each vector; then sums of each part and scratch, allocated for each row and used once.
   template <class X> static constexpr std::size_t kept(X x) {
     return 2 * x.vectors + static_cast<std::size_t>(parts<X> / A::size) * 2 * X::back +
            along::scratch_for(2 * X::back, A::size);

@@ -27,7 +27,7 @@ enum class Answers { each, sums, means };
 /// A question is the row within the owner's part, and a bit that says whether it is the owner's last one of a bag.
 ///
 /// keeps   memory for the longest step so far. An owner checks the questions of all ranks before it reads or writes a row
-/// order   an owner adds up gradients in the order of ranks, then of their rows, then of ids: that of one device
+/// order   an owner adds up gradients in the order of ranks, then of their rows, then of ids, as one device does
 class TableExchange {
  public:
   /// to_all    true: every rank is an owner of each id, as it has some columns of the table
@@ -46,7 +46,7 @@ class TableExchange {
   int size() const { return exchange_.size(); }
 
   void ask(Rank owner, std::uint32_t row) { asked_.of[list(owner)].push_back(row); }
-  /// Ends a bag, of which some owners were asked.
+  /// Ends a bag at each owner that was asked for rows of it.
   void end_bag() {
     for (std::size_t q = 0; q < asked_.of.size(); ++q) end_bag(q);
   }
@@ -81,7 +81,7 @@ class TableExchange {
   void begin_gradients() { made_.begin(size()); }
   /// Appends the gradient of the next bag that an owner was asked of: (width).
   void give(Rank owner, float const* gradient) { made_[owner].insert(made_[owner].end(), gradient, gradient + width_); }
-  /// Sends all gradients to their owners, and adds them to that of the part.
+  /// Sends all gradients to their owners, which add them to the gradient of their part.
   ///
   /// rows      if not null, of the part; else `whole` is its gradient, (rows, width). Of logical shards, each rank's is
   ///           kept apart

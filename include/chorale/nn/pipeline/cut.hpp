@@ -39,9 +39,9 @@ struct Cut {
 };
 
 /// The time of a call in a micro-batch of two rows, with its part of the update in a step of four of them. The unit is
-/// that of one product of a row, forward and backward, in both rows. An element of a variable takes 8 for the update, of
-/// which Adam moves 28 bytes, and 4 more where the call multiplies by it, as its gradient is read and written there; a
-/// table that is looked up has no products.
+/// the time of one product of a row, forward and backward, in both rows. An element of a variable takes 8 for the
+/// update, where Adam moves 28 bytes, and 4 more where the call multiplies by it, as its gradient is read and written
+/// there; a table that is looked up has no products.
 ///
 /// source    one core of an EPYC with AVX-512: 50 products in a nanosecond, 3.7 ns for the update of an element, 0.5 ns
 ///           for adding to its gradient

@@ -48,7 +48,7 @@ using Entries = std::vector<Entry>;
 ///
 ///   section(stage, chunk, stages)   a static function, needed with several chunks alone: which section a stage has.
 ///                     Without it chunk c of stage s is section c * stages + s
-///   entries(stages)   of each stage those of one tick after another. Ticks that are closer than work can be done give
+///   entries(stages)   each stage's entries in the order of ticks. Ticks that are closer than work can be done give
 ///                     the order alone: a Timetable has the earliest ticks
 template <class S>
 concept PipelineSchedule = requires(int stages) {

@@ -10,7 +10,7 @@
 
 namespace chorale::nn::graph {
 
-/// Numbers of the messages between stages: which value, or which part of a gradient, and of which micro-batch. Both
+/// Numbers of the messages between stages: one for each value, or part of a gradient, of each micro-batch. Both
 /// ends of a message count them alike.
 class MessageNumbers {
  public:

@@ -29,7 +29,7 @@ class Messages {
   virtual void wait(std::size_t message)                                    = 0;
   virtual void wait_all()                                                   = 0;
   /// Lets all messages go on as far as they can without waiting: to be called while a stage computes, as a message that
-  /// is longer than what a transport holds goes on only when both ends look after it.
+  /// is longer than what a transport holds moves only when both ends call this or wait.
   virtual void go_on()                                                      = 0;
 };
 

@@ -73,8 +73,8 @@ template <int m> struct OneForwardOneBackward {
   }
 };
 
-/// One forward and one backward in turn, where each stage computes several sections of the network, each of which is
-/// smaller: a micro-batch goes round all stages once for each chunk.
+/// One forward and one backward in turn, where each stage computes several smaller sections of the network: a
+/// micro-batch goes round all stages once for each chunk.
 ///
 /// m       micro-batches of a step: a multiple of the stages, or fewer than these
 /// n       chunks
@@ -139,8 +139,8 @@ template <int m> struct ZeroBubbleH1 {
   }
 };
 
-/// Two chunks, of which a micro-batch goes through the first from stage 0 to the last, and through the second back to
-/// stage 0, so that its backward begins where its forward has ended. Backward by inputs and by weights are apart.
+/// Two chunks: a micro-batch goes through the first from stage 0 to the last, and through the second back to stage 0,
+/// so that its backward begins where its forward has ended. Backward by inputs and by weights are apart.
 ///
 ///   stage 0     section 0    section 7
 ///   stage 1     section 1    section 6

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A range of calls of a network as a network of its own.
+// A range of calls of a network as a separate network.
 #pragma once
 
 #include <chorale/core/types.hpp>
@@ -83,7 +83,7 @@ class Section {
   Records records() const { return {values_, calls_, ins_, outputs_}; }
   int index() const { return index_; }
   WholeNetwork const& whole() const { return whole_; }
-  /// The first call, and the one behind the last.
+  /// The first call, and the one after the last.
   std::pair<int, int> range() const { return range_; }
 
   /// For each value, true if its gradient is needed.
@@ -91,7 +91,7 @@ class Section {
 
   /// Values that come in, each once for each place where it is read.
   std::vector<Crossing> const& arrivals() const { return arrivals_; }
-  /// Values that leave, one for each output of records(): the outputs of the network, then those that other sections
+  /// Values that leave, one for each output of records(): the outputs of the network, then values that other sections
   /// read, the last place first.
   std::vector<Crossing> const& departures() const { return departures_; }
   /// Inputs of the network that are read: (input, value).

@@ -60,11 +60,11 @@ template <class D> class SectionExecutor {
     for (auto const& [input, value] : section_->inputs())
       if (input == static_cast<int>(i)) each_reader(g, value, x);
   }
-  /// Memory of a value that arrives: (rows, its size), to be written before forward. That of one value is the same for
-  /// all of its readers.
+  /// Memory of a value that arrives: (rows, its size), to be written before forward. All readers of one value
+  /// share it.
   float* arrival(std::size_t i) const { return reinterpret_cast<float*>(arrivals_[i]); }
   /// The gradient by that value, as far as its reader gives it, after backward; until the next forward. The loss writes
-  /// that of an output of the network.
+  /// the gradient by an output of the network.
   float* d_arrival(std::size_t i) const {
     if (section_->arrivals()[i].local < 0) return d_outputs_[i];
     return registers_[graph::at(s_.d_value[graph::at(section_->arrivals()[i].local)])];
@@ -80,7 +80,7 @@ template <class D> class SectionExecutor {
     return static_cast<std::size_t>(rows_) * section_->whole().g.values[graph::at(one.value)].bytes;
   }
 
-  /// Computes the values of the section from those that have arrived.
+  /// Computes the values of the section from the values that have arrived.
   ///
   /// between   called after each layer
   template <class Between> void forward(Pass const& pass, Between const& between) {

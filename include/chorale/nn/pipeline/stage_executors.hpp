@@ -26,7 +26,7 @@ template <class D> class StageExecutors {
     SectionExecutor<D> executor;
     int micro_batch = -1;                            // under way; -1: none
     std::vector<std::size_t> sent, gradients, ties;  // messages
-    std::vector<std::vector<float>> carried;         // of each tie: what comes, and what goes on
+    std::vector<std::vector<float>> carried;         // of each tie: what comes, and is sent on
   };
 
   /// Bytes that the executors of a step take, once there are as many as its schedule has under way.
@@ -58,7 +58,7 @@ template <class D> class StageExecutors {
   StageExecutors() = default;
   StageExecutors(int stage, std::size_t chunks) : stage_{stage}, pools_(chunks) {}
 
-  /// A free executor of a chunk for so many rows, from now on that of micro-batch k.
+  /// Takes a free executor of a chunk for so many rows, for micro-batch k.
   ///
   /// make      makes another: make() returns std::unique_ptr<Slot>
   template <class Make> Slot& take(std::size_t chunk, int rows, int k, pipelines::Messages& messages, Make&& make) {

@@ -86,7 +86,7 @@ template <class Net, class D, class Losses, class Metrics> class StageLearner {
 
   pipelines::StageSchedule const& schedule() const { return schedule_; }
   StageVariables const& variables() const { return variables_of_; }
-  /// The stage that owns a variable of the network: that of the first section which uses it.
+  /// The stage that owns a variable of the network: the one with the first section that uses it.
   int owner_of(std::size_t variable) const {
     return schedule_.stage_of[at(users_of(whole_of<Net, D>(), ends_, static_cast<int>(variable)).front())];
   }
@@ -210,7 +210,7 @@ template <class Net, class D, class Losses, class Metrics> class StageLearner {
 
   /// Numbers of all sections from which norm_of() adds up the squares of all gradients.
   std::size_t norm_size() const { return norm_.size(); }
-  /// Writes those of the sections of this stage, each variable at its owner; the others stay as they are.
+  /// Writes the numbers of this stage's sections, each variable at its owner; other numbers do not change.
   ///
   /// in_norm   called as in_norm(i): false for variables of the plan that count as zeros
   template <class InNorm> void write_squares(Gradients const& gradients, Span<double> numbers, InNorm&& in_norm) const {
@@ -352,8 +352,8 @@ template <class Net, class D, class Losses, class Metrics> class StageLearner {
     }
   }
 
-  /// Tells an executor where gradients of variables go: to those of the step, or to those of the micro-batch by itself,
-  /// which begin with what a later section has sent of variables that both use.
+  /// Tells an executor where gradients of variables go: to the gradients of the step, or to separate ones of the
+  /// micro-batch, which begin with what a later section has sent of variables that both use.
   void begin_gradients(std::size_t x, Slot& slot, int k) {
     if (sums_ == nullptr) return slot.executor.add_to(gradients_.values, std::exchange(has_added_[x], 1) == 0);
     auto const to = sums_->of(k);

@@ -17,8 +17,8 @@
 
 namespace chorale::nn::graph {
 
-/// The sum of the squares of all gradients of a network, of which each stage has those of its sections: along the tree
-/// of the whole plan, so that it has the bits of one device. A variable counts at the section that owns it.
+/// The sum of the squares of all gradients of a network, where each stage has the gradients of its sections. It follows
+/// the tree of the whole plan, so that it has the bits of one device. A variable counts at the section that owns it.
 template <class Net, class D> class StageNorm {
  public:
   /// ends      of all sections, see cut_of
@@ -31,7 +31,7 @@ template <class Net, class D> class StageNorm {
     return sum;
   }
 
-  /// Writes those of the sections of a stage; the others stay as they are.
+  /// Writes the numbers of a stage's sections; other numbers do not change.
   ///
   /// variables, planned   of the stage
   /// in_norm              called as in_norm(i): false for variables of the plan that count as zeros
@@ -91,7 +91,7 @@ template <class Net, class D> class StageNorm {
 
  private:
   int count_sections() const { return static_cast<int>(ends_.size()); }
-  /// The lines of the variables that a section owns, in the body of the network's plan: those of later sections come
+  /// The lines of the variables that a section owns, in the body of the network's plan: lines of later sections come
   /// first.
   Range lines_of(int x) const {
     auto part         = Range{nn::plan_of<Net>.elements, 0};

@@ -26,7 +26,7 @@ template <class Net, class D> struct StageOutputs {
     return g.values[at(g.outputs[o])].size;
   }
 
-  /// Those that the last section has, or that arrive at it.
+  /// Returns the outputs that the last section computes, or that arrive at it.
   template <class Executor> static StageOutputs of(Section const& section, Executor& executor) {
     auto made       = StageOutputs{.rows = static_cast<std::size_t>(executor.rows())};
     auto const& out = section.departures();

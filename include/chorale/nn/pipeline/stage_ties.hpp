@@ -19,7 +19,7 @@
 
 namespace chorale::nn::graph {
 
-/// A variable that several sections use, at least one of which this stage computes.
+/// A variable that several sections use, at least one of them on this stage.
 struct Tie {
   std::size_t variable;       // in the plan of the stage
   int number;                 // in the network
@@ -71,7 +71,7 @@ inline std::size_t received_at_once(std::size_t size) { return std::min(size, 2 
 
 /// Brings the sums of all stages that use a variable together at its owner, which adds them up.
 ///
-/// received  memory for a part of those of another stage: received_at_once() elements
+/// received  memory for a part of another stage's gradient: received_at_once() elements
 inline void add_ties(std::vector<Tie> const& ties, Gradients const& gradients, pipelines::StageSchedule const& schedule,
                      MessageNumbers const& numbers, pipelines::Messages& messages, std::vector<float>& received) {
   for (auto const& tie : ties) {

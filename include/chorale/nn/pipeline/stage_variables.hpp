@@ -27,7 +27,7 @@ template <class Net, class D> WholeNetwork whole_of() {
   return whole;
 }
 
-/// The variables of one stage: those that its sections use, in the order of the network.
+/// The variables that the sections of one stage use, in the order of the network.
 struct StageVariables {
   std::vector<int> of_network;  // number of each in the network
   std::vector<int> owner;       // section that uses it first, which owns it

@@ -35,8 +35,8 @@ struct FirstFlaw {
   friend constexpr bool operator==(FirstFlaw const&, FirstFlaw const&) = default;
 };
 
-/// Sections with a variable in common, the earlier one and the next that uses it: the earlier one's gradients by
-/// weights continue those of the later one.
+/// Sections with a variable in common, the earlier one and the next that uses it: the earlier one adds its
+/// gradients by weights to the later one's.
 struct Tie {
   int earlier = 0, later = 0;
 };
@@ -66,7 +66,7 @@ template <PipelineSchedule S> class Execution {
   }
 
   constexpr FirstFlaw flaw() const { return flaw_; }
-  /// Entries of all stages with the earliest ticks, those of stage 0 first, each stage in order.
+  /// Entries of all stages with the earliest ticks: stage 0 first, each stage in order.
   constexpr Entries const& entries() const { return all_; }
   constexpr int ticks() const { return *std::max_element(free_.begin(), free_.end()); }
   constexpr int peak(int stage) const { return peak_of_stage_[count(stage)]; }
@@ -190,7 +190,7 @@ template <PipelineSchedule S> constexpr FirstFlaw check(int stages, Ties const& 
   return executed.flaw();
 }
 
-/// Compiles only if there is no flaw; else the compiler's message shows v: stage, micro-batch, chunk.
+/// Compiles only without a flaw; else the compiler's message shows v: stage, micro-batch, chunk.
 template <class S, FirstFlaw v> struct Proof {
   static_assert(v.flaw != Flaw::no_such,
                 "chorale: this schedule of a pipeline names a stage, a micro-batch or a chunk "
@@ -255,7 +255,7 @@ template <PipelineSchedule S, int stages> class Timetable {
   }();
   static_assert(Proof<S, made.flaw>::checked);
 
-  /// All entries, those of stage 0 first; those of a stage in order.
+  /// All entries: stage 0 first, each stage in order.
   static constexpr auto const& entries = made.entries;
   /// The most micro-batches whose activations a stage has at once, each chunk counted by itself.
   static constexpr auto const& peaks   = made.peaks;
@@ -271,7 +271,7 @@ template <PipelineSchedule S, int stages> class Timetable {
   static constexpr int idle() { return ticks - 3 * S::micro_batches * S::chunks; }
 
   /// The schedule as a grid, a line for each stage and a column for each tick. Forward of micro-batch 3 is `F3`,
-  /// backward `B3 = `, by inputs `I3`, by weights `W3`; those of odd chunks have lower-case letters.
+  /// backward `B3 = `, by inputs `I3`, by weights `W3`; odd chunks have lower-case letters.
   ///
   ///   0 F0 F1 .  .  B0 =  B1 =
   ///   1 .  F0 B0 =  F1 B1 =  .

@@ -38,8 +38,8 @@ constexpr bool has_recompute(Records const& g) {
   return false;
 }
 
-/// For each value, true if it is in memory from its call to its last use: all, but those that nn::Recompute computes
-/// again and that nobody else reads.
+/// For each value, true if it is in memory from its call to its last use: all, except values that nn::Recompute
+/// computes again and nobody else reads.
 constexpr std::vector<char> lasting_values(Records const& g) {
   auto lasts = std::vector<char>(g.values.size(), 0);
   for (std::size_t v = 0; v < lasts.size(); ++v) lasts[v] = g.recompute(static_cast<int>(v)) < 0;

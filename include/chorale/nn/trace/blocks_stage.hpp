@@ -18,7 +18,7 @@
 namespace chorale::nn::graph {
 
 /// A layer of kernels that takes a ragged value position by position: one kernel for each block of positions, so that
-/// what comes out of a position does not depend on how many there are. Positions behind the last one are zeros.
+/// what comes out of a position does not depend on how many there are. Positions after the last one are zeros.
 template <class D, class L, class In, class Out> class BlocksStage {
   using It    = Described<L, PositionOf<In>>;
   using Inner = typename L::template stage<D, typename It::shape>;

@@ -45,7 +45,7 @@ template <int... D> struct OfShape<Shape<D...>> {
 /// A layer of size zero, such as a Dense of no units: its check_size() refuses it, and nothing else is asked of it.
 template <class L> concept Sizeless = requires { requires !L::is_sized; };
 
-/// How a layer describes its output: `output` of a layer of one's own, `apply` of a layer of kernels.
+/// How a layer describes its output: a custom layer by `output`, a layer of kernels by `apply`.
 template <class L, class... O> struct Described {
   static constexpr bool takes = [] {
     if constexpr (Sizeless<L>) return false;
@@ -213,8 +213,8 @@ constexpr Held held_by(Trace& trace, List<First, O...>, List<Out...>, Span<int c
   return made;
 }
 
-/// Notes over which axis the gradients of a layer's variables are added up: that of the positions which it reads, unless
-/// the layer does so itself.
+/// Notes over which axis the gradients of a layer's variables are added up: the axis of the positions that it reads,
+/// unless the layer does so itself.
 template <class L> constexpr void note_sums(Trace& trace, int id, Held const& read, Held const& made) {
   constexpr bool own = requires { requires L::sums_gradients; };
   auto const axis    = own || made.positions.empty() ? std::string_view{} : read.positions;

@@ -25,7 +25,7 @@ template <class Made> struct OutputList {
   using fields = List<>;
   using values = List<>;
 };
-// Those of nn::outputs.
+// The outputs listed by nn::outputs.
 template <class D, class Names, class... O> struct OutputList<Outputs<D, Names, O...>> {
   using fields = Names;
   using values = List<O...>;

@@ -59,7 +59,7 @@ constexpr VariableSpec table(std::string_view name, int rows, int width) {
 
 namespace detail {
 
-/// The object of a layer that keeps memory of its own from forward to backward.
+/// The object of a layer that keeps its own memory from forward to backward.
 template <class L> struct StateOf {
   struct type {};
   static constexpr bool exists = false;
@@ -97,7 +97,7 @@ template <class L> requires requires { typename L::state; } struct StateOf<L> {
 ///   each_position       true if the layer computes each position of a sequence by itself, so that it takes ragged
 ///                       values: to it the positions of all rows are rows
 ///   reads_lengths       true if the layer takes ragged values Of<T, -1, ..> as they are: spans hold the positions of
-///                       the first row, then those of the second and so on, without padding; at.lengths() has their
+///                       the first row, then of the second and so on, without padding; at.lengths() has their
 ///                       numbers
 ///   kept_for(at)        in place of kept, for ragged inputs: floats that forward leaves for backward
 ///   queue_forward<D>(at), queue_backward<D>(at)

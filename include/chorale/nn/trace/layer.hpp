@@ -87,7 +87,7 @@ template <class D> struct Site {
 ///   | reads_workspace()   | of a stage, false: backward reads nothing that forward left   | it has memory alone  |
 ///   | L::is_sized         | false for a size of zero: check_size() refuses it, and        | check() refuses it   |
 ///   |                     | nothing else is asked of the layer                            |                      |
-///   | L::check_device<D>() | refuses a device for which there is no stage, with a sentence, | a stage for each    |
+///   | L::check_device<D>() | refuses a device that has no stage for it, with a sentence,    | a stage for each    |
 ///   |                     | and returns false then                                        |                      |
 template <class L, class In>
 concept SequentialLayer = requires {

@@ -36,7 +36,7 @@ struct Ports {
 };
 
 /// The rows of a batch along the ragged dimension of one input. Ragged values lie in memory without padding: all
-/// positions of the first row, then those of the second, and so on.
+/// positions of the first row, then of the second, and so on.
 struct RaggedRows {
   static constexpr std::size_t block = 64;  // positions that kernels take at once
 
@@ -111,8 +111,8 @@ struct Ops {
   bool whole_share      = false;  // needs all rows of a share at once
 };
 
-/// What a rank has of a value: the axes of which each rank has a part of every vector, and of the positions of every
-/// sequence. Empty: all of it.
+/// What a rank has of a value: the axis along which each rank has a part of every vector, and the axis along which it
+/// has a part of the positions of every sequence. Empty: all of it.
 struct Held {
   std::string_view columns{}, positions{};
 
@@ -331,7 +331,7 @@ template <Counts N> class Names {
   }
 
   constexpr std::array<Name, N.variables> const& names() const { return names_; }
-  /// False if a name that was given is that of another layer, too.
+  /// False if another layer also has a name that was given.
   constexpr bool is_unique() const { return is_unique_; }
 
  private:

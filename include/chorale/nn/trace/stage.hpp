@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of a layer behind one table: layers of kernels, and layers of two functions over a Place.
+// The functions of a layer in one table: layers of kernels, and layers of two functions over a Place.
 #pragma once
 
 #include <chorale/device/device.hpp>
@@ -42,7 +42,7 @@ template <class L> constexpr bool reads_y() {
   else return false;
 }
 
-/// Ops whose functions are those of class S, which is constructed at a call's place.
+/// Returns Ops with the functions of class S, which is constructed at a call's place.
 template <class S> constexpr Ops functions_of() {
   auto made = Ops{.size      = sizeof(S),
                   .align     = alignof(S),

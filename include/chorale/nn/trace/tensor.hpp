@@ -42,7 +42,7 @@ template <int First, int... D> requires(First < 0) struct FixedShape<First, D...
 ///
 ///   Of<float, 40, 64>     (B, 40, 64) numbers
 ///   Of<int, 40>           (B, 40) ids
-///   Of<float, -1, 64>     each row has its own number of positions, that of input 0 of the network; -2: of input 1
+///   Of<float, -1, 64>     each row has its own number of positions, as in input 0 of the network; -2: input 1
 ///
 /// shape, size, vectors    of a row; of one position of a row, if the first dimension is ragged
 template <class T, int... D> struct Of {

@@ -41,7 +41,7 @@ template <class D, class Names, class... O> struct Outputs {
 
 namespace graph {
 
-/// The outputs of a network of which some are not I along all axes; defined in nn/parallel/distribution/outputs.hpp.
+/// The outputs of a network, where some are not I along all axes; defined in nn/parallel/distribution/outputs.hpp.
 template <class D, class Names, class... O> struct SpreadOutputs;
 
 template <class T, int... Dims>

@@ -9,7 +9,7 @@
 #include <string_view>
 
 /// The part of PJRT's C interface that this library calls, declared here: argument records, and where each function
-/// lies in the table that a plug-in returns. Sizes are those of the newest minor version that was read, 0.114, as a
+/// lies in the table that a plug-in returns. Sizes are from the newest minor version that was read, 0.114, as a
 /// plug-in accepts a record that is longer than its own, and refuses a shorter one.
 ///
 /// source  openxla.org, "PJRT C API": each call takes one record that starts with its own size, and returns an error or

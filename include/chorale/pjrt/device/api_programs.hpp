@@ -83,7 +83,7 @@ struct BufferToHost {
   std::size_t struct_size = call.bytes;
   void* extension         = nullptr;
   Buffer* source          = nullptr;
-  Layout* host_layout     = nullptr;  // null: that of the device, which need not be row-major
+  Layout* host_layout     = nullptr;  // null: the device's layout, which need not be row-major
   void* to                = nullptr;
   std::size_t bytes       = 0;
   Event* event            = nullptr;  // out: when the bytes are there
@@ -129,7 +129,7 @@ struct Execute {
   std::size_t num_arguments       = 0;
   Buffer** const* results         = nullptr;  // [device][result], written
   Event** complete                = nullptr;  // [device], written; null: none are wanted
-  Device* device                  = nullptr;  // null: those of the compilation
+  Device* device                  = nullptr;  // null: the devices of the compilation
 };
 static_assert(offsetof(Execute, device) + 8 == Execute::call.bytes);
 
@@ -179,7 +179,7 @@ struct MemoryStats {
 };
 static_assert(offsetof(MemoryStats, peak_unpadded_heap) + 8 == MemoryStats::call.bytes);
 
-/// PJRT_TopologyDescription_Create: devices by name, none of which need be there.
+/// PJRT_TopologyDescription_Create: devices by name, which need not be present.
 struct TopologyCreate {
   static constexpr Call call{82, 56, "PJRT_TopologyDescription_Create"};
   std::size_t struct_size   = call.bytes;

@@ -97,7 +97,7 @@ class Buffer {
 
   /// Copies the elements to the host, row-major, after the work that computes them.
   ///
-  /// bytes   size of the memory at `to`: that of the shape
+  /// bytes   size of the memory at `to`: the bytes of the shape
   /// throws  BadArgument when the buffer is empty or was donated, or the size differs; PluginError when the work that
   ///         computes it failed
   void get(void* to, std::size_t bytes) const { get_later(to, bytes).wait(); }

@@ -34,7 +34,7 @@ class Client {
   /// options   typed values by name. Plug-ins for CPUs have cpu_device_count, 4 by default; those for CUDA
   ///           memory_fraction, preallocate, allocator. A name that a plug-in does not know is ignored by some
   /// store     for clients of several processes that find one another; else empty
-  /// throws    BadArgument for a value that the plug-in would abort for; PluginError when there is no device
+  /// throws    BadArgument for a value that the plug-in would abort for; PluginError when it has no device
   explicit Client(Plugin plugin, std::vector<Option> const& options = {}, KeyValueStore store = {})
       : connection_{std::make_shared<detail::Connection>(plugin, options, std::move(store))} {}
 
@@ -42,7 +42,7 @@ class Client {
   std::string platform() const { return text<api::PlatformName>(); }  // "cpu", "tpu", "cuda"
   std::string version() const { return text<api::PlatformVersion>(); }
 
-  /// Number of this process among those of the job.
+  /// Number of this process among the processes of the job.
   int process() const {
     auto record = api::ProcessIndex{.handle = connection_->handle()};
     plugin().call(record);

@@ -71,8 +71,8 @@ inline api::NamedValue named_value(Option const& option) {
   return named;
 }
 
-/// Throws BadArgument for an option that would end the process: a plug-in for CPUs aborts when cpu_device_count is no
-/// integer, and makes a client without devices when it is 0.
+/// Throws BadArgument for an option that would end the process: a plug-in for CPUs aborts when cpu_device_count is
+/// not an integer, and makes a client without devices when it is 0.
 inline void expect_safe(Option const& option) {
   CHORALE_EXPECTS(!option.name.empty(), "an option of a PJRT client has no name");
   if (option.name != "cpu_device_count") return;

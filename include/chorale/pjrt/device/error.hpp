@@ -14,7 +14,7 @@
 
 namespace chorale::pjrt {
 
-/// Name of an error code of PJRT: those of gRPC.
+/// Name of an error code of PJRT, which uses gRPC's codes.
 constexpr std::string_view code_name(int code) {
   constexpr auto names = std::array<std::string_view, 17>{
       "ok",        "cancelled",      "unknown",           "invalid argument",   "deadline exceeded",

@@ -68,7 +68,7 @@ class Executable {
   /// Starts the program on all its devices and returns; results are buffers that will be computed. Eight runs of a
   /// client may be waiting: the next one waits until one of them has ended.
   ///
-  /// arguments   [device][argument], in the order of devices(). Those that are donated end with this call
+  /// arguments   [device][argument], in the order of devices(). Donated arguments end with this call
   /// results     [device][result], assigned; buffers that it has are freed, after they were used: it may hold arguments
   /// throws      BadArgument when a number, an element type, a shape or a device is not what the program was compiled
   ///             for, or an argument is empty or was donated: nothing has started. PluginError when the plug-in

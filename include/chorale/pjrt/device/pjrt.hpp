@@ -38,7 +38,7 @@ class Pjrt {
 
   /// Devices of a plug-in as one: all that this process may use, or the first `devices` of them.
   ///
-  /// throws  BadArgument when there is no such plug-in, or it has fewer devices; pjrt::PluginError when it has none
+  /// throws  BadArgument when the plug-in does not exist or has fewer devices; pjrt::PluginError when it has none
   static Pjrt open(pjrt::Plugin const& plugin, Options const& options) {
     auto client = client_of(plugin, options);
     auto ids    = std::vector<int>{};

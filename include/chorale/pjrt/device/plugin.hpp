@@ -43,8 +43,8 @@ class Plugin {
 
   /// Opens a plug-in, or returns it if this process has it already.
   ///
-  /// throws  BadArgument when there is no such file, it is no plug-in, or its version cannot be used; PluginError when
-  ///         the plug-in does not start
+  /// throws  BadArgument when the file does not exist, is not a plug-in, or has a version that cannot be used;
+  ///         PluginError when the plug-in does not start
   static Plugin open(std::string const& path) {
     auto error      = std::error_code{};
     auto const real = std::filesystem::canonical(path, error);

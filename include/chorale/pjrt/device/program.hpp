@@ -38,7 +38,7 @@ namespace detail {
 /// Serialised CompileOptionsProto of XLA: one program on each of some devices.
 ///
 /// replicas   at least 1; a plug-in aborts the process when this field is missing
-/// devices    their ids, one per replica; empty: those that the plug-in chooses
+/// devices    their ids, one per replica; empty: the plug-in chooses them
 /// source     XLA, compile_options.proto: executable_build_options is field 3, in it device_ordinal 1, num_replicas 4,
 ///            num_partitions 5 and device_assignment 9
 inline std::string compile_options(int replicas, std::span<int const> devices) {

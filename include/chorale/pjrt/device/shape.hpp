@@ -63,7 +63,7 @@ constexpr std::string_view name_of(ElementType type) {
   return at < names.size() ? names[at] : "a type that this library does not use";
 }
 
-/// The element type of a C++ type: that of float is f32, of bool i1.
+/// The element type of a C++ type: f32 for float, i1 for bool.
 template <class T> constexpr ElementType element_type_of() {
   using enum ElementType;
   if constexpr (std::same_as<T, float>) return f32;

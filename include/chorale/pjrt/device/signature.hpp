@@ -37,7 +37,7 @@ class SignatureReader {
  public:
   explicit SignatureReader(std::string_view text) : text_{text}, at_{text.find("@main")} {}
 
-  /// throws  BadArgument where the text is no such line, or has a type that this library does not use
+  /// throws  BadArgument where the text is not such a line, or has a type that this library does not use
   Signature read() {
     auto signature = Signature{};
     if (at_ == text_.npos) fail("there is no @main");

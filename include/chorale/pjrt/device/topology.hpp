@@ -15,7 +15,7 @@
 
 namespace chorale::pjrt {
 
-/// Devices by the name of their arrangement, none of which need be there: "v5e:2x4" is 8 TPUs of one slice.
+/// Devices by the name of their arrangement, which need not be present: "v5e:2x4" is 8 TPUs of one slice.
 ///
 /// keeps   movable
 class DeviceTopology {

@@ -71,7 +71,7 @@ struct BinomialBroadcast {
 /// Combines the x of all ranks into the root's x. The x of the other ranks is scratch afterwards.
 ///
 /// order   ((r + (r+1)) + ((r+2) + (r+3))) + ..: a balanced tree in the order of ranks, from root r on
-/// throws  BadArgument when there is no such root; PeerLost
+/// throws  BadArgument when the root is not a rank; PeerLost
 template <Endpoint E, Reducible T>
 void reduce(E& at, Span<T> x, Op op, Rank root = 0, Tag tag = {}, CallSite where = CallSite::here()) {
   detail::expect_root(at, root);
@@ -82,9 +82,9 @@ void reduce(E& at, Span<T> x, Op op, Rank root = 0, Tag tag = {}, CallSite where
 
 /// Copies the root's x to all ranks.
 ///
-/// cost    besides those of BinomialBroadcast, an empty message from every rank but the root, towards it: no rank sends
+/// cost    the messages of BinomialBroadcast, and an empty one from every rank but the root, towards it: no rank sends
 ///         data before all ranks that get them from it have called the same, and so no rank returns with others' values
-/// throws  BadArgument when there is no such root; PeerLost; Disagreement
+/// throws  BadArgument when the root is not a rank; PeerLost; Disagreement
 template <Endpoint E, class T> requires std::is_trivially_copyable_v<T>
 void broadcast(E& at, Span<T> x, Rank root = 0, Tag tag = {}, CallSite where = CallSite::here()) {
   detail::expect_root(at, root);

@@ -23,7 +23,7 @@ enum class IntegerMean { floor, nearest };
 ///
 /// order   floats: the sum in the order of `by`, divided once. Integers are exact: no sum of them is formed that could
 ///         overflow
-/// cost    that of `by`; of integers, for twice as many elements, and a vector of these
+/// cost    like `by`; for integers, with twice as many elements, and a vector of these
 /// throws  like `by`
 template <class R, Endpoint E, Reducible T> void all_reduce_mean(R const& by, E& at, Span<T> x, Tag tag = {}) {
   static_assert(!std::integral<T>,

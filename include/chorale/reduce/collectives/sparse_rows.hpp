@@ -34,7 +34,7 @@ struct SparseRows {
   std::size_t bytes() const { return rows.size() * (sizeof(std::uint32_t) + width * sizeof(float)); }
 };
 
-/// A table of which ranks send some rows; its name is for errors.
+/// A table from which ranks send some rows; its name is for errors.
 struct SparseTable {
   std::size_t rows = 0, width = 1;
   std::string_view name = "the table";
@@ -46,10 +46,10 @@ struct SparseTable {
 /// keeps   memory for as many rows as a step has brought so far
 template <Endpoint E> class RowGather {
  public:
-  /// Collects the rows of all ranks: those of rank 0 in their order, then those of rank 1, .. Every rank calls it.
+  /// Collects the rows of all ranks: rank 0's in their order, then rank 1's, .. Every rank calls it.
   ///
   /// values  (number of vectors, table.width)
-  /// cost    3 ring all-gathers and one of 16 bytes a rank: of n bytes in all, a rank sends those of up to P-1 ranks.
+  /// cost    3 ring all-gathers and one of 16 bytes a rank: of n bytes in all, a rank sends up to P-1 ranks' bytes.
   ///         A step with more rows than all before it goes in pieces
   /// throws  BadArgument when values are not vectors, or a row has no vector; Disagreement, on all ranks alike, when a
   ///         rank sends a row that is not in the table, or a vector that it does not have; PeerLost
@@ -125,7 +125,7 @@ template <Endpoint E> class RowGather {
 
 /// Returns the sum of the rows of all ranks: each row once, ascending. Bytes sent depend on the rows, not the table.
 ///
-/// cost    2 ring all-gathers and one of 8 bytes a rank: of n rows in all, a rank sends those of up to P-1 ranks
+/// cost    2 ring all-gathers and one of 8 bytes a rank: of n rows in all, a rank sends up to P-1 ranks' rows
 /// order   rank 0's rows in their order, then rank 1's, ..: the same bits on all ranks
 /// throws  BadArgument when values are not rows of `width`, or a row is not in the table; Disagreement when another
 ///         rank sends one that is not; PeerLost

@@ -93,7 +93,7 @@ template <class Element> class WorkerStream {
   Next next_;  // empty: the pass has yet to begin
 };
 
-/// A dataset of which each worker has its own share, created where it is used.
+/// A dataset with a separate share for each worker, created where it is used.
 ///
 ///   auto const train = PerWorkerDataset<Batch>{"train", [](WorkerShare share) { return rows_of(share).batch(32); }};
 ///

@@ -228,7 +228,7 @@ template <class Element> class PerWorkerHandle {
 ///   auto const last = coordinator.fetch(losses.back());
 ///
 /// ranks   0 coordinates, 1 to `workers` run closures, others are servers
-/// keeps   a closure whose worker is lost before it replied runs again on another; the result is that of one attempt.
+/// keeps   a closure whose worker is lost before it replies runs again on another; only one attempt gives the result.
 ///         Pushes of the lost attempt stay, each wholly or not at all: a closure that pushes several times may thus
 ///         push some gradients twice
 ///         used by one thread, whose calls start closures: a worker that becomes free between calls waits
@@ -264,7 +264,7 @@ template <class E, class Here> class Coordinator {
 
   /// Schedules a closure to run once, on any worker.
   ///
-  /// arguments   those of the closure after `here`; a handle for each stream
+  /// arguments   the closure's arguments after `here`; a handle for each stream
   template <class F, class... Args> auto schedule(Closure<F> const& closure, Args const&... arguments) {
     using Signature     = detail::SignatureOf<F, Here>;
     using Parameters    = typename Signature::parameters;
@@ -294,8 +294,8 @@ template <class E, class Here> class Coordinator {
 
   /// Waits until all closures have run.
   ///
-  /// throws  the error of the first closure that failed, with its name, once those that ran with it have ended.
-  ///         Closures that had not begun are cancelled, also those scheduled before join(); then scheduling can go on
+  /// throws  the error of the first closure that failed, with its name, once the closures beside it have ended.
+  ///         Closures that had not begun are cancelled, also if scheduled before join(); then scheduling can continue
   void join() {
     await([&] { return waiting_.empty() && !running(); });
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));

@@ -70,8 +70,8 @@ template <class... A> class Mesh {
     return has(name) ? coordinates(rank)[axis(name)] : 0;
   }
 
-  /// The ranks along an axis of which `rank` is one, ascending: those with its coordinates along all other axes. The
-  /// rank alone, if the mesh does not have the axis.
+  /// Returns the ranks that have the coordinates of `rank` along all other axes, ascending, with `rank` itself; `rank`
+  /// alone, if the mesh does not have the axis.
   static constexpr std::vector<Rank> along(std::string_view name, Rank rank) {
     auto ranks = std::vector<Rank>{};
     auto at    = coordinates(rank);
@@ -99,7 +99,7 @@ template <class... A> class Mesh {
     check();
   }
 
-  /// All ranks, and those of this process. What ranks compare when they connect includes the axes.
+  /// Returns all ranks, and which of them this process has. Ranks also compare the axes when they connect.
   Group group() const {
     auto all     = std::visit([](auto const& one) { return one.group(); }, ranks_);
     auto meeting = all.meeting();
@@ -120,7 +120,7 @@ template <class... A> class Mesh {
     return all;
   }
 
-  /// The coordinates of each rank, with the device of those of this process: a line each, under the names of the axes.
+  /// The coordinates of each rank, and the device of ranks of this process: a line each, under the names of the axes.
   std::string text() const {
     auto text          = std::string{};
     auto const columns = [&](auto const& word) {

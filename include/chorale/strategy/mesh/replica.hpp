@@ -36,7 +36,7 @@
 
 namespace chorale::detail {
 
-/// The squared norm of gradients of which variables are split over ranks, and of which ranks may have a shard alone.
+/// Computes the squared norm of gradients, where variables may be split over ranks, and ranks may have a shard alone.
 /// Variables, and parts of them, that several ranks have count once.
 ///
 /// cost    one message of a double; exact, one of a double for each 16 numbers of the split variables, or, where a part
@@ -78,7 +78,7 @@ class SplitNorm {
       if (at[a] != 0 && M::names[a] != split.along && M::names[a] != M::data) return false;
     return true;
   }
-  /// True if ranks tell each other the squares of a variable, of which not every rank has all.
+  /// True if ranks tell each other the squares of a variable, because not every rank has all of it.
   static bool is_told(VariableSpec const& spec, std::optional<Range> const& shard) {
     return shard || spec.split.parts > 1;
   }
@@ -125,7 +125,7 @@ class SplitNorm {
     return sums_[0];
   }
 
-  /// Finds the variables of which each line of the whole is in one part.
+  /// Finds the variables that are cut only between lines of the whole: each line is in one part.
   void look_at(Span<PlannedVariable const> plan) {
     wholes_.assign(1, WholePlan{plan});
     of_ = plan.data();
@@ -213,10 +213,10 @@ template <class R, DirectAccessEndpoint E> requires(!reduces_over<R, SubEndpoint
 };
 
 /// How one rank of a mesh reaches others: along the data axis, along each other axis, and among all ranks that have the
-/// same rows. It lies in memory of its own, so that the replica may be moved.
+/// same rows. It lies in separate memory, so that the replica may be moved.
 ///
 /// tags    operations of all ranks: 2; of ranks with the same rows: 3; values along axis i: 4 + i. The data axis has
-///         those of a Replica
+///         the tags of a Replica
 template <class M, class E, class Data> class MeshLinks {
  public:
   static constexpr auto of_all = Tag{2}, of_alike = Tag{3};
@@ -333,7 +333,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
         "endpoint. Under MeshStrategy use its Reduce without OwnThread");
   }
 
-  // Among all ranks of the mesh. Those of along_data() are among the ranks with the same part.
+  // Among all ranks of the mesh. Operations of along_data() are among the ranks with the same part.
   using All::id, All::num_replicas, All::all_reduce, All::reduce, All::mean, All::sums;
   using All::exchange, All::all_gather, All::broadcast, All::barrier, All::sent, All::now;
 
@@ -344,7 +344,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   Shares& along_data() { return *this; }
   Shares const& along_data() const { return *this; }
 
-  /// Gives up the memory of axes(), of which copies have views; and takes it over from a replica that was disconnected.
+  /// Gives up the memory of axes(), where copies have views; keep_axes() takes it over from a disconnected replica.
   auto release_axes() { return this->links->release(); }
   void keep_axes(std::unique_ptr<std::array<AxisGroup, M::axes>> axes) { this->links->keep(std::move(axes)); }
 
@@ -371,10 +371,10 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
     summing_.finish();
   }
 
-  /// The squared norm of the gradients of whole variables, of which each rank has its part: the same on all ranks.
+  /// Returns the squared norm of the gradients of whole variables from the ranks' parts of them: the same on all ranks.
   ///
   /// counts    called as counts(i): true if variable i is in the norm
-  /// keeps     under Reproducible the bits are those of the whole variables on one rank
+  /// keeps     under Reproducible the bits are the same as for the whole variables on one rank
   template <class Counts> double squared_norm(Gradients const& gradients, Counts&& counts) {
     auto& alike = this->links->alike;
     return norm_.template of<M, ShardedReduce<R>>(gradients, id(), {}, counts, [&](Span<double> numbers) {
@@ -414,7 +414,7 @@ class MeshReplica : private detail::HasLinks<M, E, typename detail::DataEndpoint
   }
 
  private:
-  /// Reports the first variable whose sum is not finite, if there is one, as of this rank.
+  /// Reports the first variable whose sum is not finite, if there is one, with this rank's number.
   void report_sum(Gradients const& gradients) const {
     using K         = cpu::Loops;
     auto const tell = [&](std::size_t variable) {

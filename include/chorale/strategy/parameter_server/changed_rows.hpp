@@ -21,7 +21,7 @@ class ChangedRows {
  public:
   explicit ChangedRows(std::size_t rows) : entries_(rows) {}
 
-  /// Records that a row is changed in a version, which is 1 or more, and not below that of any change before.
+  /// Records that a row is changed in a version: 1 or more, and not below the version of any change before.
   void touch(std::size_t row, std::uint64_t version) {
     auto& entry = entries_[row];
     if (entry.version == version) return;

@@ -311,7 +311,7 @@ template <Endpoint E, class Hooks = NoHooks> class Client : public Calls<E, Hook
     return push_and_pull(gradients, views_of(gradients), variables, epoch);
   }
 
-  /// tables   rows of all tables, in place of those that the gradients have; a row may occur several times
+  /// tables   rows of all tables, in place of the rows of the gradients; a row may occur several times
   int push_and_pull(Gradients const& gradients, Span<RowsView const> tables, Variables const& variables, int epoch) {
     shards_->expect_in(variables.values.size());
     auto const dropped = push(Call::push_and_pull, gradients, tables, variables.values, epoch);

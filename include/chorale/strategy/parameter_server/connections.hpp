@@ -87,7 +87,7 @@ template <Endpoint E> class ServerConnection {
   }
   void send(ConstBytes message) { exchange_.request().add_cut(message); }
 
-  /// Sends words_out, behind the gradients of a push.
+  /// Sends words_out, after the gradients of a push.
   void send_words() {
     request.count = words_out.size();
     send(std::as_bytes(Span<std::uint32_t const>{words_out}));

@@ -24,8 +24,8 @@ namespace chorale::parameter_server {
 ///   worker -> server    request | push: the shard's gradients, then rows of tables | rows: indices, then values of a push
 ///   server -> worker    reply   | pull: the shard, when it is newer | rows: values | total: all reports
 ///
-/// Where the shard has tables whose gradients are rows, a push brings those that are not zero, and a pull the ones that
-/// have changed since the version that the worker has. For each table of the layout, in 4-byte words:
+/// Where the shard has tables whose gradients are rows, a push brings the rows that are not zero, and a pull the rows
+/// that have changed since the version that the worker has. For each table of the layout, in 4-byte words:
 ///
 ///   push   | n | v | n rows | n vectors | v vectors of width floats |       row i has vector vectors[i]
 ///   pull   | n | n rows | n vectors of width floats |
@@ -122,7 +122,7 @@ static_assert(std::is_trivially_copyable_v<Request> && std::has_unique_object_re
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Request) == 248);
 static_assert(std::endian::native == std::endian::little, "chorale: these messages travel as they lie in memory");
 
-/// Rounds that one server may be behind another one: more than Consistency allows between two requests of a worker.
+/// The most rounds by which one server may lag another: more than Consistency allows between two requests of a worker.
 inline constexpr std::uint64_t most_rounds_apart = 1024;
 
 /// Returns what is wrong with a request; empty if it is valid.

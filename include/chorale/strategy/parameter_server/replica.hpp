@@ -143,8 +143,8 @@ template <class R, class E> class ParameterReplica {
     std::vector<Rank> workers;
   };
 
-  /// Sends the values of this worker's replicas to all workers, and returns those of all live workers. Only for the
-  /// first replica of a worker.
+  /// Sends the values of this worker's replicas to all workers, and returns the values of all live workers. Only for
+  /// the first replica of a worker.
   ///
   /// mine    the same number of values on each worker
   /// keeps   every live worker gets the same values
@@ -251,7 +251,7 @@ template <class R, class E> class ParameterReplica {
       f(i, flat, slots.subspan(i * n, dense), slots.subspan(i * n + dense, variables.tables));
   }
 
-  /// Adds the rows of all replicas of this worker to those of the first, in their order.
+  /// Adds the rows of all replicas of this worker to the rows of the first, in the order of replicas.
   void add_up_tables(Gradients const& gradients) {
     if (gradients.tables.empty()) return;
     if constexpr (ShardedReduce<R>) {

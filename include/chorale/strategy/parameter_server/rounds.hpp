@@ -31,7 +31,7 @@ struct Contribution {
 
 /// Rounds of a parameter server: which pushes each round sums, and which workers wait. See Consistency.
 ///
-///   worker 0   | 0 | 1 | 2 |                  clock 2 of worker 0 waits for that of worker 1;
+///   worker 0   | 0 | 1 | 2 |                  clock 2 of worker 0 waits for clock 2 of worker 1;
 ///   worker 1   | 0 | 1 |                      with staleness 1, worker 0 may begin clock 3
 ///                      ^ now() == 2
 template <Consistency C> class Rounds {

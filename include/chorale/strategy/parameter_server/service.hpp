@@ -35,11 +35,11 @@ namespace chorale::parameter_server {
 /// keeps   a push is applied wholly, under one version, or not at all, and once, however often it is sent. A lost
 ///         worker is left out, and so is one that sends another message than is expected, where its loss concerns
 ///         it alone: FailureScope::peer. A request that no client sends is refused, and its sender is not served again
-/// order   that of Consistency
+/// order   as Consistency defines it
 /// cost    one thread; for each worker as many shards as it may have clocks in flight, and one for each version that is
 ///         read. The endpoint's memory() is used for values
 /// throws  BadArgument from the constructor: shards, clipping or spares that do not fit; from serve() PeerLost when the
-///         endpoint itself cannot go on
+///         endpoint itself cannot continue
 /// source  Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014
 template <Consistency C, optim::Optimizer O, Endpoint E> class Server {
  public:
@@ -325,7 +325,7 @@ template <Consistency C, optim::Optimizer O, Endpoint E> class Server {
     } catch (std::exception const& error) {
       s.thrown = error.what();
       return {};
-    } catch (...) {  // the server goes on, whatever it was
+    } catch (...) {  // the server continues, whatever it was
       s.thrown = "something that is no std::exception";
       return {};
     }
@@ -442,7 +442,7 @@ template <Consistency C, optim::Optimizer O, Endpoint E> class Server {
   Update<O> update_;
   ServerStatistics ledger_;
   std::vector<std::string> losses_;
-  std::uint64_t clock_ = 0;           // pushes applied, when there are no rounds
+  std::uint64_t clock_ = 0;           // pushes applied, when rounds are not used
   std::vector<Session<E>> sessions_;  // [worker]
   std::vector<Contribution> round_;   // that is applied
   std::vector<Contribution> spare_;   // their memory is reused

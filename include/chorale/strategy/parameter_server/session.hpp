@@ -149,7 +149,7 @@ template <Endpoint E> struct Session {
     return at == r.count ? std::string{} : std::to_string(r.count - at) + " words follow the rows of all tables";
   }
 
-  /// Locates the rows of the table in the shard; skips, among rows that are read in place, those of other servers.
+  /// Locates the rows of the table in the shard. Of rows that are read in place, it skips the rows of other servers.
   /// Returns an error text if another row is not in this shard, or an empty string on success.
   std::string find_rows(ShardLayout const& shards, int server) {
     auto const& r    = incoming.request;

@@ -67,7 +67,7 @@ template <optim::Optimizer O> class Shard {
     all_changed_ = version_;
   }
 
-  /// Adds up rows of all tables, to be applied with the next gradients; those of a row that occurs again, in their order.
+  /// Adds up rows of all tables, to be applied with the next gradients; values of a repeated row, in their order.
   void add_up(Span<RowGradients const> rows) {
     for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t].sums.add_up(rows[t], tables_[t].elements);
   }

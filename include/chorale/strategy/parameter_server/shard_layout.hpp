@@ -32,7 +32,7 @@ struct ParameterOptions {
 
 namespace chorale::parameter_server {
 
-/// A matrix in the flat buffer of the variables, of which single rows are pushed and pulled.
+/// A matrix in the flat buffer of the variables; single rows of it are pushed and pulled.
 struct RowTable {
   std::size_t offset = 0, rows = 0, width = 0;  // elements to row 0; rows; elements of a row
 
@@ -47,12 +47,12 @@ struct RowTable {
 ///   runs     of the flat buffer, ascending; a server stores its runs one after the other: its shard
 ///
 ///   a run of at least 64 KiB is sent in separate segments, from memory to memory; smaller runs share messages
-///   tables whose gradients are rows lie behind all else, in the flat buffer and in each shard:
+///   tables whose gradients are rows come after all else, in the flat buffer and in each shard:
 ///
 ///   | dense variables | table | table |           a push brings the gradients of the dense ones, and rows of tables
 ///
-/// throws  BadArgument when there is no worker or server, runs are empty, out of order or overlap, or a run has a part of
-///         a row of such a table
+/// throws  BadArgument when workers or servers are missing, runs are empty, out of order or overlap, or a run has a
+///         part of a row of such a table
 class ShardLayout {
  public:
   /// The server that stores a run of the flat buffer, and its place in the shard.
@@ -70,7 +70,7 @@ class ShardLayout {
   };
 
   /// replicas   of each worker; each is a rank
-  /// tables     whose gradients are rows, ascending; they lie behind all other runs
+  /// tables     whose gradients are rows, ascending; they come after all other runs
   ShardLayout(int workers, std::vector<std::vector<Range>> runs, int replicas = 1, std::vector<RowTable> tables = {})
       : workers_{workers}, replicas_{replicas}, runs_{std::move(runs)}, tables_{std::move(tables)},
         shards_(runs_.size()) {
@@ -125,7 +125,7 @@ class ShardLayout {
   void expect_in(std::size_t size) const { expect(size, extent()); }
   void expect_gradients_in(std::size_t size) const { expect(size, dense_extent()); }
 
-  /// Ranges of a shard, each of which is sent as one message: of all of it, or of what lies before its tables.
+  /// Ranges of a shard, one message each: of all of it, or of what lies before its tables.
   Span<Range const> messages(int server) const { return shards_[at(server)].messages; }
   Span<Range const> dense_messages(int server) const {
     return messages(server).first(shards_[at(server)].dense_messages);

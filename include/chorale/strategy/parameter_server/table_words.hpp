@@ -28,7 +28,7 @@ struct PulledRows {
 
   /// Copies what pulls have written to a flat buffer to another one.
   ///
-  /// seen    number of the pull after which they were equal; becomes that of the last one
+  /// seen    number of the pull after which they were equal; becomes the number of the last one
   void copy(Span<RowTable const> tables, float const* from, Span<float> to, std::uint64_t& seen) const {
     auto const only_last = number <= std::exchange(seen, number) + 1;
     if (all || tables.empty() || !only_last) {
@@ -44,8 +44,8 @@ struct PulledRows {
   }
 };
 
-/// What a client does with rows of tables: deals those of a push out to servers, and writes those of a pull. Their words
-/// are those of Call.
+/// Handles a client's rows of tables: deals the rows of a push out to servers, and writes the rows of a pull. Call
+/// describes the words.
 template <Endpoint E> class TableWords {
  public:
   explicit TableWords(ShardLayout const& shards) : shards_{&shards} { pulled_.rows.resize(shards.tables().size()); }
@@ -76,7 +76,7 @@ template <Endpoint E> class TableWords {
 
   /// Writes the rows of a reply to the flat buffer of the variables.
   ///
-  /// throws  Disagreement when they are no rows of the tables
+  /// throws  Disagreement when they are not rows of the tables
   void write(ServerConnection<E> const& link, Span<float> into) {
     if (link.brings_all()) pulled_.all = true;
     auto const words = link.words_in();

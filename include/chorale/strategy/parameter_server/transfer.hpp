@@ -57,7 +57,7 @@ template <Endpoint E> class Transfer {
   bool empty() const { return messages_.empty() && growing_.empty(); }  // all are done
   std::size_t bytes() const { return bytes_; }                          // of all that are done
 
-  /// Starts messages, and completes those that are done; true if one was completed.
+  /// Starts messages, and completes finished ones; true if one was completed.
   ///
   /// throws  like E
   bool advance(E& at, Rank peer, Tag tag) {
@@ -200,7 +200,7 @@ class Idle {
   Backoff patience_{spins};
 };
 
-/// True if the endpoint knows that a rank is gone, and goes on without it.
+/// True if the endpoint knows that a rank is gone, and continues without it.
 template <Endpoint E> bool knows_lost(E& at, Rank rank) {
   if constexpr (requires { at.lost(rank); }) return static_cast<bool>(at.lost(rank));
   else return false;

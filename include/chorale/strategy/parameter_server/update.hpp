@@ -153,7 +153,7 @@ template <optim::Optimizer O> class Update {
     for (std::size_t i = 0; i < sum.size(); ++i) to[i] += from[i];
   }
 
-  /// Applies rows, those of one width as one update; true if any were applied.
+  /// Applies rows, all rows of one width as one update; true if any were applied.
   bool apply_rows(std::vector<Contribution>& all) {
     auto any = false;
     for (std::size_t first = 0; first < all.size(); ++first) {

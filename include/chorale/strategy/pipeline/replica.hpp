@@ -90,7 +90,7 @@ template <class M, class R, class E, class S> class PipelineReplica : public Mes
         messages_{std::make_unique<detail::StageMessages<SubEndpoint<E>>>(*stages_, first_message, at.rank())},
         traffic_{detail::TrafficOf<R>::of(data_.size())} {}
 
-  /// The messages between the stages of this replica's data, of which copies have views.
+  /// The messages between the stages of this replica's data. Copies have views of them.
   pipelines::Messages& messages() { return *messages_; }
 
   /// Computes this stage for all micro-batches of its share; no gradients are added up over replicas. The loss that it
@@ -136,18 +136,18 @@ template <class M, class R, class E, class S> class PipelineReplica : public Mes
     if constexpr (ShardedReduce<R>) {
       reduce_.all_reduce(data_, traffic_, sums_.nodes(), gradients.values, of_shards);
       this->expect_alike(gradients);
-      gradients.trailer().summed() = 0;  // no rank has checked those of micro-batches
+      gradients.trailer().summed() = 0;  // no rank has checked the gradients of micro-batches
       this->tell_alike(gradients);
     } else {
       Base::all_reduce(gradients);
     }
   }
 
-  /// Tells all stages the loss and the metrics, which one of them has, and gives those that share a variable its
+  /// Tells all stages the loss and the metrics, which one of them has, and gives stages that share a variable its
   /// gradient.
   ///
-  /// throws    NumericFault when a stage has reported a gradient that is not finite: the same on all stages, each of
-  ///           which knows the names of its own variables alone
+  /// throws    NumericFault when a stage has reported a gradient that is not finite: the same on all stages, though
+  ///           each knows its own variables' names alone
   /// returns   the squared norm of all gradients, if the optimizer needs it: the bits of one device; else 0
   template <class Model> double squared_norm(Model& model, Gradients& gradients) {
     auto& learner    = model.learner();
@@ -168,7 +168,7 @@ template <class M, class R, class E, class S> class PipelineReplica : public Mes
     return clips ? learner.norm_of(Span<double>{numbers_}.subspan(header.size())) : 0.0;
   }
 
-  /// Gives up the memory of which copies have views; and takes it over from a replica that was disconnected.
+  /// Gives up the memory into which copies have views; keep_axes() takes it over from a disconnected replica.
   auto release_axes() {
     messages_->forget();
     return std::pair{Base::release_axes(), std::move(messages_)};

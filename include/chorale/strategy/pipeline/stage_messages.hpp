@@ -19,11 +19,11 @@ namespace chorale::detail {
 
 /// Messages between the stages of a pipeline, over an endpoint whose ranks are the stages.
 ///
-/// keeps   each message has a tag of its own, so that none waits for another
+/// keeps   each message has a separate tag, so that none waits for another
 template <Endpoint E> class StageMessages final : public pipelines::Messages {
  public:
   /// at      outlives it
-  /// first   tag of message 0; those behind it are not used otherwise
+  /// first   tag of message 0; the tags after it are not used otherwise
   /// me      this rank among all ranks, for errors
   StageMessages(E& at, Tag first) : StageMessages{at, first, at.rank()} {}
   StageMessages(E& at, Tag first, Rank me) : at_{&at}, first_{static_cast<std::uint32_t>(first)}, me_{me} {}

@@ -32,7 +32,7 @@ constexpr std::vector<std::size_t> bucket_ends(Span<PlannedVariable const> varia
   }
 }
 
-/// Those ends for a buffer that begins and ends within the gradients; buckets of which nothing is left are none.
+/// Returns the ends for a buffer that begins and ends within the gradients; buckets without elements are left out.
 ///
 /// from, to   of the buffer, in the gradients
 constexpr std::vector<std::size_t> clipped(Span<std::size_t const> ends, std::size_t from, std::size_t to) {

@@ -68,7 +68,7 @@ inline bool is_owned(Gradients const& gradients, RowGradients const& table) {
   return is_split_along_data(gradients.plan[table.variable()].spec);
 }
 
-/// Adds up the rows of tables over all replicas, but those that each replica owns a part of: the same bits on every
+/// Adds up the rows of tables over all replicas, except for tables that replicas own in parts: the same bits on every
 /// replica.
 ///
 /// order   rank after rank: where each rank brings whole shards, the bits do not depend on the number of ranks
@@ -195,7 +195,7 @@ class OwnedRows {
     rows_.resize(gradients.tables.size() * static_cast<std::size_t>(replicas));
     for (auto& rows : rows_) rows.clear();
   }
-  /// Takes those of a pass, in which each replica has had one shard.
+  /// Takes the rows of a pass, in which each replica has had one shard.
   void take(Gradients const& gradients) {
     auto const replicas = rows_.size() / std::max<std::size_t>(1, gradients.tables.size());
     for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
@@ -206,7 +206,7 @@ class OwnedRows {
       });
     }
   }
-  /// order   those of the first replica's shards first, as replicas have shards in their order
+  /// order   rows of the first replica's shards first, as replicas have shards in their order
   void add_up(Gradients const& gradients) {
     auto const replicas = rows_.size() / std::max<std::size_t>(1, gradients.tables.size());
     for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
@@ -269,15 +269,15 @@ template <int L> class ShardSums {
   void add_up_owned(Gradients const& gradients) { owned_.add_up(gradients); }
 
   shard_tree::Sums const& nodes() const { return sums_; }
-  /// Rows of the gradient of table i, those of the first shard first.
+  /// Rows of the gradient of table i, in the order of shards.
   RowList const& rows(std::size_t i) const { return rows_[i]; }
-  /// Appends those of the shards of the next replica.
+  /// Appends the rows of the next replica's shards.
   void append_rows(ShardSums const& next, Span<RowGradients const> tables) {
     for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].append(next.rows_[i].view(), tables[i].width());
   }
 
  private:
-  /// Tells a model whose replicas ask one another in a step that each has a shard of its own, while the result lives.
+  /// Tells a model whose replicas ask one another in a step that each has a separate shard, while the result lives.
   template <class Model> static auto in_shards(Model& model) {
     if constexpr (requires { model.in_shards; }) {
       model.in_shards = true;

@@ -66,7 +66,7 @@ template <class D> class ReplicaThreads {
   /// Calls work(i) on every member and returns when all have returned.
   ///
   /// failed    called as failed(i, error) on the member that threw, so that it can release members that wait for it
-  /// throws    the exception of the first member that failed by itself, not of those that gave up because of it
+  /// throws    the exception of the first member that failed by itself, not of members that gave up because of it
   template <class Work, class Failed> void run(Work&& work, Failed&& failed) {
     if (devices_.empty()) return;
     auto job = [&](std::size_t i) {

@@ -10,12 +10,12 @@
 
 namespace chorale::detail {
 
-/// The rows of one replica among those of all.
+/// The rows of one replica among the rows of all.
 struct RowNumbers {
   std::uint64_t first = 0, all = 0;
 };
 
-/// Numbers the rows of all replicas, those of rank 0 first. Every replica calls it, with the number of its own rows.
+/// Numbers the rows of all replicas, from rank 0 on. Every replica calls it, with its number of rows.
 ///
 /// throws  Disagreement when what another rank has added up leaves no place for these rows
 /// cost    about 2 + log2 P messages of 8 or 16 bytes, one after the other

@@ -117,10 +117,10 @@ template <class R, class E> class UnitSums {
   ScheduleExecution<RecursiveDoublingAllReduce, E, float> ends_;
 };
 
-/// The sums of the units under Reproducible: those of a rank's logical shards are added up along the tree, unit by unit,
-/// and the units are sent during the last of them.
+/// The sums of the units under Reproducible: each rank adds up its logical shards along the tree, unit by unit, and
+/// sends the units during the last shard.
 ///
-/// keeps   every rank makes as many passes, of which one with fewer logical shards only takes part in the last
+/// keeps   every rank makes as many passes; a rank with fewer logical shards only takes part in the last one
 /// cost    memory for the sums of all units, as Reproducible has it under other strategies
 template <int L, class R, class E> class UnitSums<Reproducible<L, R>, E> {
  public:

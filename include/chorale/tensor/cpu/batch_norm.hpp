@@ -265,7 +265,7 @@ class Kernels<Cpu>::BatchNorm {
         std::memcpy(&apart, x + g * Four::size, sizeof apart);
         apart -= mean[g];
         if constexpr (Relu) {
-          auto const on = Ints(apart * scale[g] + beta[g] > 0);  // all bits of those that count
+          auto const on = Ints(apart * scale[g] + beta[g] > 0);  // all bits, where one counts
           one           = std::bit_cast<Floats>(std::bit_cast<Ints>(one) & on);
         }
         auto const precise = __builtin_convertvector(one, typename Four::Doubles);

@@ -47,7 +47,7 @@ class Kernels<Cpu>::ConvPool {
   void bind(Ports const& p) {
     auto cut      = onednn::Cutter{p.workspace};
     auto const at = place(cut);
-    auto const dx = p.dx == nullptr || own_ == in_ ? p.dx : at.x;  // x is no longer needed
+    auto const dx = p.dx == nullptr || own_ == in_ ? p.dx : at.x;  // x is not needed any more
     if (own_ != in_) {
       x_to_own_ = onednn::reorder(*rt_, in_, p.x, own_, at.x);
       if (p.dx != nullptr) own_to_dx_ = onednn::reorder(*rt_, own_, at.x, in_, p.dx);

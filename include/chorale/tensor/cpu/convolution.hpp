@@ -18,7 +18,7 @@ namespace chorale {
 /// y = convolution of x, plus bias.
 ///
 /// x, y      (B, H, W, C), (B, H', W', Filters), in any layout
-/// kernel    (K, K', C / groups, Filters), of which each group makes its part of the filters; bias (Filters), or none
+/// kernel    (K, K', C / groups, Filters): each group makes its part of the filters; bias (Filters), or none
 /// cost      where factors are rounded, one pass more over x, and over dy
 /// source    tf.keras.layers.Conv2D; oneDNN convolution, direct
 class Kernels<Cpu>::Conv2D {
@@ -96,7 +96,7 @@ class Kernels<Cpu>::Conv2D {
                  dnnl::convolution_backward_data{data_},
                  {{DNNL_ARG_DIFF_DST, d_dst, dy},
                   {DNNL_ARG_WEIGHTS, data_.weights_desc(), kernel_to_data_ ? at.data_kernel : at.kernel},
-                  {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is no longer needed
+                  {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is not needed any more
                   {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
     if (d_src != in_) own_to_dx_ = onednn::reorder(*rt_, d_src, at.x, in_, p.dx);
   }

@@ -18,7 +18,7 @@ namespace chorale {
 /// source    tf.keras.layers.Conv2DTranspose; oneDNN deconvolution, direct
 class Kernels<Cpu>::Conv2DTranspose {
  public:
-  /// w         the convolution of which it is the transpose: from y, with as many channels as there are filters, to x
+  /// w         the convolution that this one transposes: from y, with as many channels as there are filters, to x
   /// channels  of x
   Conv2DTranspose(runtime& rt, layout const& in, int rows, Window const& w, int channels, bool biased)
       : rt_{&rt}, in_{in}, plain_kernel_{plain_kernel(w, channels)},
@@ -71,7 +71,7 @@ class Kernels<Cpu>::Conv2DTranspose {
                        dnnl::deconvolution_backward_data{data_},
                        {{DNNL_ARG_DIFF_DST, d_dst, dy},
                         {DNNL_ARG_WEIGHTS, data_.weights_desc(), at.data_kernel},
-                        {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is no longer needed
+                        {DNNL_ARG_DIFF_SRC, d_src, d_src == in_ ? p.dx : at.x},  // x is not needed any more
                         {DNNL_ARG_SCRATCHPAD, data_.scratchpad_desc(), at.scratch}}};
     if (d_src != in_) own_to_dx_ = onednn::reorder(*rt_, d_src, at.x, in_, p.dx);
   }

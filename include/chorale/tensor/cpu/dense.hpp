@@ -108,7 +108,7 @@ class Kernels<Cpu>::Dense {
   }
   /// True if add_gradients() may be called: no operand is rounded.
   bool can_add() const { return !x_to_own_ && !dy_to_own_ && !own_to_kernel_; }
-  /// Backward by variables, which adds to their gradients: in one pass over those of the kernel.
+  /// Backward by variables, which adds to their gradients: in one pass over the gradient of the kernel.
   void add_gradients() const {
     cpu::matmul(inputs_, units_, rows_, {p_.x, inputs_, true}, {p_.dy, units_},
                 {.data = p_.d_kernel, .stride = units_, .beta = 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of Cpu: those of layers have headers of their own, beside this one; losses, update rules and dropout are
+// The kernels of Cpu. Those for layers have separate headers, beside this one; losses, update rules and dropout are
 // loops here, written so that the compiler vectorises them.
 #pragma once
 

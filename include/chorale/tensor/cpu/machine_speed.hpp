@@ -29,7 +29,7 @@ namespace cpu {
 /// Measures this thread's device: a matrix product of oneDNN in float, and the triad of McCalpin's STREAM. Called in
 /// Cpu::Scope, on all devices at the same time if they will compute at the same time.
 ///
-/// moved     bytes over which the triad runs: those of a step, so that a step which fits a cache is compared with it.
+/// moved     bytes over which the triad runs: as in a step, so that a step which fits a cache is compared with it.
 ///           Between 96 KiB and 96 MiB
 /// returns   the best of six rounds
 /// cost      about 50 ms, and 200 ms with 96 MiB, most of them to get the memory

@@ -60,7 +60,7 @@ template <class F> inline float sum_of(std::size_t n, F&& f) {
 }
 
 /// The sum of f(0) to f(n - 1) for any n: blocks in 16 lanes, and these in double. See sum_over(), which is for
-/// functions that are no vector instructions.
+/// functions that do not become vector instructions.
 template <class F> inline double sum_of_many(std::size_t n, F&& f) {
   constexpr std::size_t block = 256;
   auto sum                    = 0.0;

@@ -39,7 +39,7 @@ inline void matmul(std::size_t m, std::size_t n, std::size_t k, Factor a, Factor
 /// Multiplies m rows with a matrix, `Block` rows at a time: oneDNN takes other instructions for few rows than for many,
 /// so that the bits of a row would depend on how many there are.
 ///
-/// a, c      (m, K), (m, N), in memory for m rounded up to Block: what comes of the rows behind m is undefined
+/// a, c      (m, K), (m, N), in memory for m rounded up to Block: results in the rows after m are undefined
 template <std::size_t Block>
 void matmul_in_blocks(std::size_t m, std::size_t n, std::size_t k, Factor a, Factor b, Product c) {
   for (std::size_t r = 0; r < m; r += Block, a.data += Block * a.stride, c.data += Block * c.stride)

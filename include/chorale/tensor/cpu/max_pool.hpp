@@ -125,7 +125,7 @@ class MaxPool {
       auto const image = unit / in_.blocks, block = unit % in_.blocks;
       auto pixels = std::array<Pixel, most * most>{};
       auto n      = std::size_t{0};
-      bool inner  = false;  // n pixels are those of any inner window
+      bool inner  = false;  // the n pixels hold for any inner window
       for (Index h = 0; h < window_.out_height(); ++h)
         for (Index v = 0; v < window_.out_width(); ++v) {
           auto const top = h * window_.stride - window_.pad_before, left = v * window_.stride - window_.pad_left;

@@ -40,7 +40,7 @@ inline std::string version() {
   return "oneDNN " + here + (here == compiled ? "" : " (headers of " + compiled + ")");
 }
 
-/// True for oneDNN 2, where an operation is described by a value of its own before there is a primitive for it.
+/// True for oneDNN 2, where an operation is described by a separate value before there is a primitive for it.
 template <class P> concept DescribesOperations = requires { typename P::desc; };
 
 /// Describes a primitive P to oneDNN by the arguments of its operation.
@@ -51,7 +51,7 @@ typename P::primitive_desc describe(dnnl::engine const& engine, dnnl::primitive_
   else return {engine, args..., attributes};
 }
 
-/// Describes a primitive P of a backward pass, of which `forward` describes the forward pass.
+/// Describes a primitive P of a backward pass; `forward` describes its forward pass.
 template <class P, class Forward, class... Args>
 typename P::primitive_desc describe_backward(dnnl::engine const& engine, dnnl::primitive_attr const& attributes,
                                              Forward const& forward, Args const&... args) {

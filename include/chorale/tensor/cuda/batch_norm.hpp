@@ -16,7 +16,7 @@
 namespace chorale {
 
 /// y = gamma · (x - mean) / sqrt(variance + epsilon) + beta, for each channel, as the CPU has it, and max(y, 0) at once
-/// where a ReLU follows in place. Our own kernels, since the statistics of cuDNN's are never those of all replicas.
+/// where a ReLU follows in place. Our own kernels, since cuDNN's never take the statistics over all replicas.
 ///
 /// x, y      (B, H, W, C) or (B, C)
 /// kernel    gamma (C); bias: beta (C); mean, variance: moving (C), which forward only reads
@@ -56,7 +56,7 @@ class Kernels<Cuda>::BatchNorm {
                  "normalize");
   }
 
-  /// Computes gradients after a forward, of which those of gamma and beta are sums over this share alone.
+  /// Computes gradients after a forward; for gamma and beta they are sums over this share alone.
   void backward(Pass const& pass) const {
     cuda::expect(cuda::launch::channel_sums_back(pixels(), channels_, in_.at(p_.x), by_, in_.at(p_.dy), at_.parts,
                                                  cuda::queue()),

@@ -78,7 +78,7 @@ class Kernels<Cuda>::Windows {
           cuda::launch::column_sums(out_.pixels(), filters(), out_.at(p_.dy), at_.sums, p_.d_bias, cuda::queue()),
           "column_sums");
     if (p_.dx == nullptr) return;
-    auto* const dx = even_ ? static_cast<void*>(p_.dx) : at_.x;  // x is no longer needed
+    auto* const dx = even_ ? static_cast<void*>(p_.dx) : at_.x;  // x is not needed any more
     cuda::expect(cudnnConvolutionBackwardData(rt_->images(), &one, kernel_.get(), at_.kernel, y_.get(), p_.dy,
                                               how_.get(), data_, at_.scratch, data_bytes_, &zero, x_.get(), dx),
                  "cudnnConvolutionBackwardData");
@@ -233,7 +233,7 @@ class Kernels<Cuda>::Windows {
 /// x, y      (B, H, W, C), (B, H', W', Filters)
 /// kernel    (K, K, C, Filters); bias (Filters), or none
 /// cost      with a kernel of one pixel, stride 1 and no pads: the products of a Dense of (B · H · W, C), with nothing
-///           transposed. Else that of Windows
+///           transposed. Else as Windows
 /// source    tf.keras.layers.Conv2D
 class Kernels<Cuda>::Conv2D {
  public:

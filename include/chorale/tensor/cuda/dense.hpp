@@ -260,7 +260,7 @@ class Kernels<Cuda>::ToPlain {
   Ports p_{};
 };
 
-/// y = x in the type of the runtime's activations. There is no backward: the gradient by a batch is not needed.
+/// y = x in the type of the runtime's activations. Without a backward: the gradient by a batch is not needed.
 class Kernels<Cuda>::ToActivations {
  public:
   ToActivations(runtime& rt, layout const& in) : in_{in}, out_{in} { out_.of = rt.activations; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of Cuda: those of layers have headers of their own, beside this one; losses, checks, update rules and
+// The kernels of Cuda. Those for layers have separate headers, beside this one; losses, checks, update rules and
 // dropout are here. Empty where the compiler does not find CUDA.
 #pragma once
 
@@ -77,7 +77,7 @@ struct Loops {
     expect(launch::squared_error(rows, width, outputs, targets, d_outputs, to, queue()), "squared_error");
   }
 
-  /// Number of rows whose largest output is that of the label.
+  /// Number of rows whose largest output is the label's.
   static void hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to) {
     expect(launch::hits(rows, classes, outputs, labels, to, queue()), "hits");
   }

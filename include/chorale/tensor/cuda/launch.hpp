@@ -159,7 +159,7 @@ cudaError_t cross_entropy(std::size_t rows, std::size_t classes, float const* lo
                           float* d_logits, SumOfRows to, cudaStream_t queue);
 cudaError_t squared_error(std::size_t rows, std::size_t width, float const* outputs, float const* targets,
                           float* d_outputs, SumOfRows to, cudaStream_t queue);
-/// Number of rows in which the first of the largest outputs is that of the label.
+/// Number of rows in which the first of the largest outputs is the label's.
 cudaError_t hits(std::size_t rows, std::size_t classes, float const* outputs, int const* labels, SumOfRows to,
                  cudaStream_t queue);
 /// x *= factor

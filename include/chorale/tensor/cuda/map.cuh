@@ -11,7 +11,7 @@
 namespace chorale::cuda::launch::detail {
 
 /// How a kernel uses an array, element by element. `column`: the array has one number for each column of the rows, read
-/// once by a thread. `index`: there is no array, each element is its own number.
+/// once by a thread. `index`: without an array, each element is its index.
 enum class Use { read, write, change, column, index };
 
 template <Use U, class T> struct Array {
@@ -75,7 +75,7 @@ __device__ void map_packs(std::size_t first, std::size_t end, std::size_t step, 
   }
 }
 
-/// Calls f(an element of each array), for those of n elements that belong to thread `me` of `all`.
+/// Calls f(an element of each array) for the part of n elements that belongs to thread `me` of `all`.
 ///
 /// columns   0: none. Else a multiple of N, n is a multiple of it, and `all` has at least a thread for each N columns
 template <unsigned N, class F, Use... U, class... T>

@@ -30,7 +30,7 @@ struct Sequences {
     expect(launch::product(m, n, k, a, b, c, 1, queue()), "product");
   }
 
-  /// y = rows of a table; and their gradients, added to that of the table. See launch::gather.
+  /// y = rows of a table; and their gradients, added to the table's. See launch::gather.
   template <class Id>
   static void gather(std::size_t n, std::size_t rows, std::size_t width, float const* table, Id const* ids, float* y) {
     expect(launch::gather(n, rows, width, table, {ids, sizeof(Id)}, y, queue()), "gather");

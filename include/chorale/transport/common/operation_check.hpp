@@ -104,7 +104,7 @@ inline void expect_same(Ends ends, PostedReceive const& wanted, wire::Header con
   auto const& expected = wanted.announced;
   if (expected.sequence != head.sequence || expected.fingerprint != head.fingerprint)
     throw_mismatch(ends, head, expected);
-  auto const counted = head.sequence == 0 && head.count != wanted.size;  // then the count is that of its bytes
+  auto const counted = head.sequence == 0 && head.count != wanted.size;  // then the count is in bytes
   if (counted || (more ? size >= wanted.size : size != wanted.size))
     throw ConnectionFault{Fault::collective_mismatch,
                           "rank " + std::to_string(ends.peer) + " sent " + (more && !counted ? "more than " : "") +

@@ -15,7 +15,7 @@ struct Ticket {
   std::uint64_t turn = 0;  // of this place: 1, 2, ..
 };
 
-/// Operations that an endpoint drives by itself. Each has a place, so that it goes on after its pending is destroyed.
+/// Operations that an endpoint drives by itself. Each has a place, so that it continues after its pending is destroyed.
 ///
 /// Item    default-constructible, with done() like a Pending
 /// keeps   an item stays in its place, with what it owns, for the next operation there: nothing is allocated once there

@@ -41,7 +41,7 @@ inline void throw_if_told(Loss const& loss) {
   }
 }
 
-/// Throws a loss again as that of messages which the endpoint knows only one by one: its last operation was another.
+/// Throws a loss again, with messages that the endpoint knows only one by one in place of its last operation.
 ///
 /// me    the rank that throws
 /// what  these messages: "a message of 8 bytes along the axis tensor"

@@ -35,7 +35,7 @@
 
 namespace chorale::local {
 
-/// Shared state of the ranks of one LocalTransport: one idea, of which LocalEndpoint is a rank's view.
+/// Shared state of the ranks of one LocalTransport. A LocalEndpoint is one rank's view of it.
 ///
 /// A rank that throws may free its buffers while another rank copies from them. So a rank touches foreign memory only
 /// while it has a Hold, and a rank that is about to throw first waits until no other rank has one.
@@ -97,7 +97,7 @@ struct SharedState {
     std::uint64_t number;  // among all exposures of this rank, from 0
   };
 
-  /// Ranks, each of which waits for room at the next one, and the turns of each when this was first seen.
+  /// Ranks that each wait for room at the next one, and the turns of each when this was first seen.
   struct Circle {
     std::vector<Rank> ranks;
     std::vector<std::uint64_t> turns;

@@ -32,7 +32,7 @@ namespace chorale::mpi {
 ///
 ///   a message   | header 64 | its first 1984 bytes |   | piece |   | piece |   | rest |     each |..| is one of MPI's
 ///
-/// The header is that of docs/55-wire.md: it has the message's operation and length. Pieces are sent straight from
+/// The header is as in docs/55-wire.md: it has the message's operation and length. Pieces are sent straight from
 /// memory to memory.
 class ProgressEngine {
  public:

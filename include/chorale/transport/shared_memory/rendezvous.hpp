@@ -57,11 +57,11 @@ inline bool is_of_dead_job(int file) {
 
 }  // namespace detail
 
-/// Removes the files in /dev/shm of this user's dead jobs: those of which no process lives any more, because a signal
+/// Removes the files in /dev/shm of this user's dead jobs: no process of such a job lives any more, because a signal
 /// ended all of them before the last rank had joined.
 ///
 /// current  the name of a job whose file stays
-/// keeps    files that a process has locked, that belong to another user, or whose process numbers are those of another
+/// keeps    files that a process has locked, that belong to another user, or whose process numbers are from another
 ///          container. Without a free file descriptor it does nothing
 inline void remove_dead_jobs(std::string const& current) {
   constexpr auto ours = std::string_view{"chorale-"};
@@ -98,7 +98,7 @@ class Rendezvous {
 
   /// Joins the job, and returns when all its ranks have joined.
   ///
-  /// throws  Disagreement when this process belongs to another job than those that came before, or claims a taken rank;
+  /// throws  Disagreement when this process belongs to another job than the ones before it, or claims a taken rank;
   ///         PeerLost with Fault::join_timeout when ranks never came; OutOfMemory when the host has too little, and
   ///         PeerLost on the waiting ranks; OutOfDescriptors
   std::unique_ptr<Segment> join() {
@@ -201,7 +201,7 @@ class Rendezvous {
     auto const mapping = or_leave([&] { return Mapping{file_->number(), SegmentLayout{}.members()}; });
     auto const mapped  = SegmentMemory{mapping.base(), SegmentLayout{}};
     or_leave([&] {
-      sign();  // first: a taken rank is no fault of the others
+      sign();  // first: the others did not take the rank
       file_->refuse(SegmentFile::Concerns::everyone, *other_model_);
       if (is_everybody_here()) complete(mapped);
     });

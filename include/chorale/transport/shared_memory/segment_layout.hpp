@@ -192,7 +192,7 @@ struct SegmentMember {
   std::array<SegmentOperation, remembered + of_groups> operations;
   std::array<SegmentReport, 2> reports;  // by the rank's thread; by the failure detector
 
-  /// The place for the operation with this number: those of sub-groups share places.
+  /// Returns the place for the operation with this number. Operations of sub-groups share places.
   SegmentOperation& operation(std::uint64_t number) {
     using Number = detail::OperationNumber;
     if (Number::group(number) == 0) return operations[number % remembered];

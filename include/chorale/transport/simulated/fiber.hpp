@@ -121,9 +121,9 @@ class StackMemory {
 ///
 /// keeps   it is resumed by one thread, and does not move while it lives. A fibre may pause while it handles an
 ///         exception. The function does not throw. A fibre destroyed before its end does not destroy its objects
-/// cost    a stack, of which pages are taken when they are touched, above a guard page; 50 ns to resume and pause on
+/// cost    a stack, whose pages are taken when they are touched, above a guard page; 50 ns to resume and pause on
 ///         x86-64, 1 us elsewhere, by ucontext
-/// throws  Error when there is no memory for a stack
+/// throws  Error when memory for a stack is missing
 class Fiber {
  public:
   Fiber()                        = default;

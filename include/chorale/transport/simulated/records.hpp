@@ -25,7 +25,7 @@ namespace chorale {
 ///   last_ = 1010      bucket 0: 1010     1: 1011     2: 100x has passed, so nothing     3: 11xx     4: 0xxx, as 2
 ///                     bucket k has the times whose highest bit that differs from last_ is bit k - 1
 ///
-/// keeps   nothing is pushed for a time before that of the last pop()
+/// keeps   nothing is pushed for a time before the time of the last pop()
 /// cost    each event moves at most once per bit of time that is still to pass; a few in practice
 /// source  radix heap: Ahuja, Mehlhorn, Orlin and Tarjan, JACM 37(2), 1990
 template <class What> class EventQueue {

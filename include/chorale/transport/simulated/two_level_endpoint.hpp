@@ -12,7 +12,7 @@ namespace chorale {
 
 /// Sub-group of a simulation: the ranks first, first + stride, ..
 ///
-/// keeps   operations are announced as those of a sub-group
+/// keeps   operations are announced as operations of a sub-group
 class SimulatedPart {
  public:
   using pending = SimulatedEndpoint::pending;

@@ -76,7 +76,7 @@ class Listener {
     std::function<void(int)> starved;  // no descriptors left; with the errno
   };
 
-  /// throws  BadArgument when it cannot listen on the address, or other hosts can reach it and there is no secret
+  /// throws  BadArgument when it cannot listen on the address, or has no secret and other hosts can reach it
   Listener(asio::io_context& io, TcpAddress const& address, bool has_secret, bool insecure_network, Rank me,
            NamePatience const& patience = {})
       : acceptor_{io}, pause_{io} {
@@ -121,8 +121,8 @@ class Listener {
     return error;
   }
 
-  /// Returns the address of this rank's name, when it is known. A name that means the loopback, as that of the host
-  /// itself in Debian's /etc/hosts, is one of all addresses of this host, if there is a secret. Names of the loopback
+  /// Returns the address of this rank's name, when it is known. A name that means the loopback, as the host's own name
+  /// does in Debian's /etc/hosts, stands for all addresses of this host, if there is a secret. Names of the loopback
   /// itself, such as localhost.localdomain, stay what they are.
   static Endpoint own_endpoint(asio::io_context& io, TcpAddress const& address, bool has_secret,
                                NamePatience const& patience, std::string const& who) {
@@ -206,7 +206,7 @@ class Listener {
   /// Refuses a guest. If it claims to be a rank, the refusal is sent only after that rank has been asked: if the guest
   /// is that rank, its process ends with the refusal, and could not be asked any more.
   ///
-  /// broken  not empty: there is no time left to wait for the answer
+  /// broken  not empty: no time is left to wait for the answer
   void turn_away(Guest& guest, std::string const& broken) {
     auto const claimed  = guest.side().claimed();
     auto const show_out = [this, who = guest.weak_from_this()] {

@@ -31,7 +31,7 @@ namespace chorale::tcp {
 ///   alive ──its connections end──▶ closed ──all that it had sent is received, or after Timeouts::dead──▶ lost
 ///     └────────────silent, stuck, damaged, or it reported that it failed────────────────────────────────▲
 ///
-/// keeps   runs on one thread, that of the io_context. The loss is reported only to the lost rank, so that it stops
+/// keeps   runs on one thread, the io_context's. The loss is reported only to the lost rank, so that it stops
 ///         waiting if it lives; each of the two ranks then throws a PeerLost that names the other
 class PeerLossPolicy {
  public:
@@ -111,7 +111,7 @@ class PeerLossPolicy {
 ///
 /// With FailureScope::peer, once all ranks have joined, each loss concerns two ranks only: see PeerLossPolicy.
 ///
-/// keeps   runs on one thread, that of the io_context
+/// keeps   runs on one thread, the io_context's
 class Membership {
  public:
   struct Host {

@@ -151,14 +151,14 @@ struct DataSocket {
   std::uint8_t minor = wire::version.minor;
 };
 
-/// Connects a rank with all others on channel 0, for control, and once the plans agree, with those that the topology
-/// connects it with on channel 1, for data. Ranks that seal their frames use channels 2 and 3.
+/// Connects a rank with all others on channel 0, for control, and once the plans agree, with its peers in the topology
+/// on channel 1, for data. Ranks that seal their frames use channels 2 and 3.
 ///
 ///   rank 0 ◀──── rank 1 ◀──── rank 2          a rank connects to all lower ranks, and accepts all higher ranks
 ///      ▲                        │
 ///      └────────────────────────┘
 ///
-/// keeps   runs on one thread, that of the io_context, and calls Host there. After all ranks have connected it still
+/// keeps   runs on one thread, the io_context's, and calls Host there. After all ranks have connected it still
 ///         listens, only to refuse
 class MeshBuilder {
  public:

@@ -79,7 +79,7 @@ struct ClosingMessage {
     return std::nullopt;
   }
 
-  /// Returns how the peer's operations differ from those of this rank, which ends, too; empty if they are the same.
+  /// Returns how the peer's operations differ from this rank's when both end; empty if they are the same.
   std::optional<ConnectionFault> difference(Ends ends, OperationLog const& announced) const {
     if (auto found = first_difference(ends, announced)) return found;
     auto const after = [](Rank rank, std::uint64_t number, std::string const& text) {
@@ -110,7 +110,7 @@ struct ClosingMessage {
 
 namespace chorale::tcp {
 
-/// Compares the operations in which other ranks wait, and after which they end, with those of this rank. So ranks
+/// Compares the operations in which other ranks wait, and after which they end, with this rank's operations. So ranks
 /// detect a mismatch even if they wait for different messages, or for none.
 ///
 ///   position   from a rank that has waited from one check to the next, to the awaited rank: the operation it waits in

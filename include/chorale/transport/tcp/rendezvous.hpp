@@ -33,7 +33,7 @@ namespace chorale::tcp {
 /// Options of a Rendezvous. A member is a process; all members know the address of the first one.
 ///
 /// first_port    of the ranks, which have one each
-/// spare_ports   how much higher it may be, and so may that of the rendezvous, where other programs have these ports
+/// spare_ports   how much higher it, and the rendezvous's port, may be where other programs have these ports
 struct RendezvousOptions {
   TcpAddress at{};
   int me = 0, members = 1, each = 1;  // each: ranks of a member
@@ -122,7 +122,7 @@ class Rendezvous {
     return setup_.me == 0 ? wait_for_all() : call_first();
   }
 
-  /// The port of rank 0, once hosts() has returned; those of the others follow it.
+  /// The port of rank 0, once hosts() has returned; the ports of other ranks follow it.
   std::uint16_t first_port() const { return setup_.first_port; }
 
  private:

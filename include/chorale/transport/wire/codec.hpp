@@ -27,7 +27,7 @@ template <std::size_t n> constexpr std::array<std::byte, n> swapped_on_big_endia
 
 /// Writes numbers, bytes and texts one after another; numbers little endian.
 ///
-/// throws  Error when there is no room, which is a defect of the caller
+/// throws  Error when the room is too small, which is a defect of the caller
 class Writer {
  public:
   explicit Writer(Bytes out) : out_{out} {}

@@ -30,7 +30,7 @@ struct Version {
 inline constexpr Version version{.major = 2, .minor = 0};
 inline constexpr std::size_t header_bytes = 64;
 
-/// Type of a frame. The values are part of the wire format, like those of Collective, Op and Element.
+/// Type of a frame. The values are part of the wire format, like the values of Collective, Op and Element.
 enum class FrameType : std::uint8_t { data = 1, heartbeat, abort, goodbye, plan, position };
 
 /// The largest root that a header can hold; it stands for all larger ones, too.

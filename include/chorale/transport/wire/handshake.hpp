@@ -154,7 +154,7 @@ class Handshake {
   ConstBytes client_hello() const { return ConstBytes{transcript_}.first(hello_bytes); }
   ConstBytes written() const { return ConstBytes{out_}.first(out_size_); }
 
-  /// True if the message ends with the proof of its sender, or there is no secret. Each message has a separate label,
+  /// True if the message ends with the proof of its sender, or no secret is set. Each message has a separate label,
   /// so that no proof can be sent back to its sender.
   bool proves(ConstBytes message, std::string_view label) const {
     auto const said = message.first(message.size() - sizeof(Mac));

@@ -168,7 +168,7 @@ template <class L, class... O> constexpr graph::Mistake mistake_of_parts() {
   return trace.mistake;
 }
 
-/// The last dimensions of an input without that of positions, which is the first; ids are positions each.
+/// Counts the last dimensions of an input: all, or with `each` all but the first, the positions; each id is a position.
 template <class L, bool each> constexpr int over_all_but_positions(bool ids, int rank) {
   if (!each) return rank;
   return ids ? 0 : std::max(rank - 1, 1);

@@ -27,7 +27,7 @@ namespace detail {
 
 using distribution::Change;
 
-/// Rows of numbers of which a dimension is cut into one part for each rank: `outer` pieces of `width` numbers.
+/// Rows of numbers with one dimension cut into one part for each rank: `outer` pieces of `width` numbers.
 struct Cut {
   std::size_t outer = 0, width = 0;
   int ranks = 1;
@@ -44,7 +44,7 @@ struct Cut {
   }
 };
 
-/// The cut of dimension `dim` of values of type O, of which `numbers` are in memory.
+/// The cut of dimension `dim` of values of type O that have `numbers` numbers in memory.
 template <class O> Cut cut_of(int dim, std::size_t numbers, int ranks) {
   auto width = std::size_t{1};
   for (auto d = static_cast<std::size_t>(dim); d < O::dims.size(); ++d) width *= static_cast<std::size_t>(O::dims[d]);
@@ -214,7 +214,7 @@ template <class A, Change change, Distribution to, class D, class O> constexpr a
 
 /// The sum of what ranks along axis A have: of a part of a sum (P) to I or R, of values of each rank (V) to I.
 ///
-/// to    nn::invariant, or nn::replicated where each rank goes on with other variables, whose gradients are parts
+/// to    nn::invariant, or nn::replicated where each rank continues with other variables, whose gradients are parts
 template <class A, Distribution to = invariant, class D, class O> constexpr auto all_reduce(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::all_reduce, to>(x);
 }
@@ -224,7 +224,7 @@ template <class A, Distribution to = invariant, class D, class O> constexpr auto
   return detail::convert_along<A, detail::Change::all_gather, to>(x);
 }
 
-/// The sum of what ranks along axis A have (P), of which each gets a shard of dimension dim.
+/// The sum of what ranks along axis A have (P), scattered: each rank gets a shard of dimension dim.
 template <class A, int dim, class D, class O> constexpr auto reduce_scatter(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::reduce_scatter, sharded<dim>>(x);
 }
@@ -239,7 +239,7 @@ template <class A, int dim, class D, class O> constexpr auto scatter(Tensor<D, O
   return detail::convert_along<A, detail::Change::scatter, sharded<dim>>(x);
 }
 
-/// A shard (S) with zeros where those of other ranks are: a part of the whole (P).
+/// A shard (S) with zeros in place of the other ranks' shards: a part of the whole (P).
 template <class A, class D, class O> constexpr auto pad(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::pad, partial>(x);
 }
@@ -250,7 +250,7 @@ template <class A, class D, class O> constexpr auto replicate(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::replicate, replicated>(x);
 }
 
-/// x as it is (R), whose gradient, complete on each rank (I), is that of the first rank alone.
+/// x as it is (R). In backward its gradient, complete on each rank (I), counts on the first rank alone.
 template <class A, class D, class O> constexpr auto count_once(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::count_once, invariant>(x);
 }
@@ -260,17 +260,17 @@ template <class A, class D, class O> constexpr auto on_one_rank(Tensor<D, O> x) 
   return detail::convert_along<A, detail::Change::on_one_rank, partial>(x);
 }
 
-/// x as a value that each rank has of its own (V), of I, R or S.
+/// x (I, R or S) as a separate value on each rank (V).
 template <class A, class D, class O> constexpr auto vary(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::vary, varying>(x);
 }
 
-/// Values that each rank has of its own (V) as the parts of their sum (P).
+/// Separate values of the ranks (V) as the parts of their sum (P).
 template <class A, class D, class O> constexpr auto as_parts(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::as_parts, partial>(x);
 }
 
-/// Values that each rank has of its own (V) as the shards of dimension dim of one value (S).
+/// Separate values of the ranks (V) as the shards of dimension dim of one value (S).
 template <class A, int dim, class D, class O> constexpr auto as_shards(Tensor<D, O> x) {
   return detail::convert_along<A, detail::Change::as_shards, sharded<dim>>(x);
 }

@@ -39,7 +39,7 @@ template <class D, class O, class First, class... On> constexpr auto counted_onc
 
 namespace graph {
 
-// Declared in trace.hpp: outputs of which some are not I along all axes. The gradient of a loss is complete on each
+// Declared in trace.hpp: outputs, some of them not I along all axes. The gradient of a loss is complete on each
 // rank.
 template <class D, class... F, class... O> struct SpreadOutputs<D, List<F...>, O...> {
   static constexpr auto run(Tensor<D, O>... y) {

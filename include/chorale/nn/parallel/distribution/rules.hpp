@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of distribution types as two tables: what ranks may compute by themselves, and the conversions, of which
-// each has another one as its backward. docs/44-distribution.md shows both.
+// The rules of distribution types as two tables: what ranks may compute by themselves, and the conversions, each
+// with another one as its backward. docs/44-distribution.md shows both.
 #pragma once
 
 #include <chorale/core/types.hpp>
@@ -27,7 +27,7 @@ enum class Operation {
 inline constexpr std::size_t operations = 8;
 
 /// What one input is like along an axis. Sharded: along a dimension that the operation leaves alone; across: along one
-/// that it works over, as softmax over the last. None: there is no second input.
+/// that it works over, as softmax over the last. None: the operation has one input.
 enum class Like { invariant, replicated, varying, partial, sharded, across, any, none };
 
 /// Why an operation is refused.
@@ -38,7 +38,7 @@ enum class Reason {
   added_by_each,         // each rank would add the whole
   part_with_own,         // a part of a sum, and a value of each rank
   invariant_with_other,  // the gradient of I would be a part
-  variables,             // and so would that of variables
+  variables,             // and so would the gradient of variables
   needs_whole,           // of the dimension that is sharded
   moves,                 // elements from one shard to another
   shapes,                // whole values have other shapes

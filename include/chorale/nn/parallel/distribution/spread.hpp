@@ -65,7 +65,7 @@ template <class A, class O> inline constexpr Distribution along_axis = find_axis
 template <class Axes, class A> inline constexpr bool has_axis                = false;
 template <class... B, class A> inline constexpr bool has_axis<List<B...>, A> = (std::is_same_v<A, B> || ...);
 
-/// A list of axes with those of a value, each once.
+/// A list of axes, then the axes of a value that it lacks.
 template <class Axes, class On> struct WithAxes;
 template <class... B> struct WithAxes<List<B...>, List<>> {
   using type = List<B...>;
@@ -81,7 +81,7 @@ template <class Axes, class... O> struct AllAxes {
 template <class Axes, class First, class... O> struct AllAxes<Axes, First, O...> {
   using type = typename AllAxes<typename WithAxes<Axes, typename SpreadParts<First>::axes>::type, O...>::type;
 };
-/// The axes along which some of these values are not I, each once; first those of a list.
+/// The axes of a list, then others along which some of these values are not I, each once.
 template <class Axes, class... O> using AxesOf = typename AllAxes<Axes, O...>::type;
 
 template <class O, class... On> struct Spreading {

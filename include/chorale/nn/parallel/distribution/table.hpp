@@ -23,7 +23,7 @@ constexpr std::string_view text_of(Operation of) {
   return names[static_cast<std::size_t>(of)];
 }
 
-/// The name of a conversion, that of the function in namespace nn.
+/// The name of a conversion: its function in namespace nn.
 constexpr std::string_view text_of(Change of) {
   constexpr auto names = std::array<std::string_view, changes>{
       "all_reduce",  "all_gather", "reduce_scatter", "all_to_all", "scatter",  "pad",

@@ -36,7 +36,7 @@ struct Distribution {
 inline constexpr auto invariant                  = Distribution{};
 /// One value on all ranks, whose gradient is the sum of what they have: R.
 inline constexpr auto replicated                 = Distribution{Distribution::Kind::replicated};
-/// A value of its own on each rank: V.
+/// A separate value on each rank: V.
 inline constexpr auto varying                    = Distribution{Distribution::Kind::varying};
 /// A part of a sum on each rank: P.
 inline constexpr auto partial                    = Distribution{Distribution::Kind::partial};
