@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does what README.md says, in a fresh clone of this checkout: its commands, its program, and its command line.
+"""Does what README.md and examples/README.md say, in a fresh clone of this checkout: commands, program, and command line.
 
 The clone has what is committed, and what is changed and not yet committed. Nothing is installed, no network is used.
 The program is compiled with the README's own line, without data and with a few drawn rows in MNIST's format. Commands
@@ -71,7 +71,7 @@ def check_commands(clone, readme):
         verdict(done.returncode == 0, f"{tool} --help", done.stderr)
         tools[tool] = done.stdout
     smoke = (clone / "examples/BUILD").read_text()
-    commands = commands_of(readme)
+    commands = commands_of(readme + (clone / "examples/README.md").read_text())
     for command in commands:
         words = shlex.split(command)
         known = words[0] in tools and all(
@@ -90,6 +90,7 @@ def check_commands(clone, readme):
                 known &= flag in text
         verdict(known and source.is_file() and name in helped.stdout and f'"{name}"' in smoke,
                 f"README.md: {command}: its tool, its flags and its example are there, with a smoke test")
+    verdict(len(readme.splitlines()) <= 150, f"README.md has {len(readme.splitlines())} lines, at most 150")
     verdict(len(commands) >= 15, f"README.md has {len(commands)} commands")
 
 
@@ -124,7 +125,7 @@ def run_commands(work, readme):
     text = os.environ.get("CHORALE_SHAKESPEARE") or clone / "text"
     (clone / "text").write_text("".join(page.read_text() for page in sorted((clone / "docs").glob("*.md"))))
     folder = os.environ.get("CHORALE_MINILM")
-    for command in commands_of(readme):
+    for command in commands_of(readme + (clone / "examples/README.md").read_text()):
         words = shlex.split(command)
         if words[0] == "tools/test":
             print(f"SKIPPED: README.md: {command}: this is a part of it")
