@@ -40,7 +40,7 @@ template <class Layers> struct LinesOf;
 /// Line of one layer. The layers of a Residual follow it, numbered within it: 4.1, 4.2, and 4.3.1 within a Shortcut.
 template <class L> struct LinesOfLayer {
   static void add(std::string const& number, std::vector<std::string>& lines) {
-    lines.push_back("layer " + number + " " + text_of<L>());
+    lines.push_back("layer " + number + " " + chorale::text_of<L>());
   }
 };
 template <class... L> struct LinesOfLayer<Residual<L...>> {

@@ -184,7 +184,7 @@ template <int Units, class... Options, class S> struct WithDerivatives<Dense<Uni
 template <IsSmooth L, class S> struct WithDerivatives<L, S> {
   static constexpr std::string_view name = L::name;
 
-  static std::string text() { return "Derivatives<" + text_of<L>() + "," + type_name<S>() + ">"; }
+  static std::string text() { return "Derivatives<" + chorale::text_of<L>() + "," + type_name<S>() + ">"; }
   template <int Parts, int C> static constexpr auto output(Of<float, Parts, C> x) { return x; }
 
   static void forward(auto& at) {
