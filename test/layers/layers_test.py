@@ -12,7 +12,7 @@ A folder within a folder includes its parent and the neighbours that the second 
                          local/  ─────▶  common/                         │                    │
                                                 │                        runtime/              threads/
                                               wire/
-The rooms of nn/ have floors: a room includes lower ones only, and docs/20-layers.md draws them.
+The rooms of nn/ have levels: a room includes lower ones only, and docs/20-layers.md draws them.
 """
 import functools
 import pathlib
@@ -132,30 +132,30 @@ def chain(path, root):
     return longest(path)
 
 
-ROOMS, PAIRS, FLOORS = 16, 45, 6                                          # of nn/, at most
+ROOMS, PAIRS, LEVELS = 16, 45, 6                                          # of nn/, at most
 
 
 def rooms_of_nn(root):
-    """What is wrong with the rooms of nn/, each a folder with headers: none includes one of its own floor or above."""
+    """What is wrong with the rooms of nn/, each a folder with headers: none includes one of its own level or above."""
     includes = {}
     for header in (root / "chorale/nn").rglob("*.hpp"):
         room = header.relative_to(root / "chorale").parent.as_posix()
         targets = (pathlib.Path(path).relative_to("chorale") for _, path in INCLUDE.findall(header.read_text())
                    if path.startswith("chorale/nn/"))
         includes.setdefault(room, set()).update({target.parent.as_posix() for target in targets} - {room})
-    floors, left = [], dict(includes)
+    levels, left = [], dict(includes)
     while left:
-        floor = {room for room, below in left.items() if not below & left.keys()}
-        if not floor:
+        level = {room for room, below in left.items() if not below & left.keys()}
+        if not level:
             yield f"rooms of nn/ include one another: {', '.join(sorted(left))}"
             return
-        floors.append(sorted(floor))
-        left = {room: below for room, below in left.items() if room not in floor}
+        levels.append(sorted(level))
+        left = {room: below for room, below in left.items() if room not in level}
     for name, found, most in (("rooms", len(includes), ROOMS), ("pairs of rooms, of which one includes the other",
-                              sum(map(len, includes.values())), PAIRS), ("floors", len(floors), FLOORS)):
+                              sum(map(len, includes.values())), PAIRS), ("levels", len(levels), LEVELS)):
         print(f"nn/ has {found} {name}")
         if found > most:
-            yield f"nn/ has {found} {name}, at most {most}: {floors}"
+            yield f"nn/ has {found} {name}, at most {most}: {levels}"
 
 
 # Functions that ask the locale of the program; core/text.hpp, which sets its own, is the one place that may call them.

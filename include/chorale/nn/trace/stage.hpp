@@ -21,7 +21,7 @@
 #include <vector>
 
 namespace chorale::nn {
-struct Add;
+struct Add;  // nn/layers/merge.hpp; its stage is here, as it adds in any layout
 }
 namespace chorale::nn::graph {
 
